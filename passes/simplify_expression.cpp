@@ -18,9 +18,10 @@ struct Power {
 /// Of exp2(log2(base) * exponent), in which kernels compute powers. Exponents of which rules make something simpler
 /// than a power are none.
 std::optional<Power> powerIn(const Dag& graph, const Node& node) {
-  const auto isOf = [&](const Node& tested, Op op) { return tested.isOperator() && tested.op == op; };
-  if (!isOf(node, Op::kExp2) || !isOf(graph.node(node.operands[0]), Op::kMul)) return {};
-  auto [base, exponent, unused] = graph.node(node.operands[0]).operands;
+  const auto isOf = [](const Node& tested, Op op) { return tested.isOperator() && tested.op == op; };
+  const Node& product = graph.node(node.operands[0]);
+  if (!isOf(node, Op::kExp2) || !isOf(product, Op::kMul)) return {};
+  NodeId base = product.operands[0], exponent = product.operands[1];
   if (!isOf(graph.node(base), Op::kLog2)) std::swap(base, exponent);
   if (!isOf(graph.node(base), Op::kLog2)) return {};
   const Node& power = graph.node(exponent);

@@ -9,15 +9,19 @@
 
 namespace srjit {
 
+/// Whether a loss of this row can be fitted: those that are not smallest for the best predictions (kSum, kCorrelation)
+/// cannot.
+bool canBeFitted(const LossInfo& loss) noexcept;
+
 /// When a fit of one expression's parameters ends. Norms of parameters are weighted by the lengths of the columns of J,
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
-  /// What is minimised: any loss but kSum and kCorrelation. Those of squared errors, and the scaled forms of these, are
-  /// fitted by least squares; others by reweighted steps (fit::ParameterFit), of a custom loss that is smooth but for
-  /// kinks, and bounded below; its minimum need not be at the target. Rows that are not finite follow its policy: under
-  /// kPropagate and kReject, parameters that give some are never taken; kSkip leaves these rows out, and compares means
-  /// over the others, of which there must be as many as parameters, whatever the loss.
+  /// What is minimised: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
+  /// these, are fitted by least squares; others by reweighted steps (fit::ParameterFit), of a custom loss that is
+  /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows that are not finite follow
+  /// its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip leaves these rows out,
+  /// and compares means over the others, of which there must be as many as parameters, whatever the loss.
   LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most; at least 1
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared

@@ -18,12 +18,6 @@
 namespace srjit {
 namespace {
 
-bool canBeFitted(const LossOptions& loss) {
-  if (loss.custom) return true;
-  const std::optional<LossTerm> term = infoOf(loss.kind).term;
-  return term ? *term != LossTerm::kPrediction : loss.kind != LossKind::kCorrelation;
-}
-
 Status checkFit(const Program& program, std::span<const double> starts, const FitOptions& options) {
   const std::size_t all = program.parameterOffset(program.size());
   if (starts.empty() && all > 0) return Error{Errc::kInvalid, "no start for the parameters", {}};
@@ -33,7 +27,7 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
                  {}};
   }
   if (options.iterations == 0) return Error{Errc::kInvalid, "0 iterations: expected at least 1", {}};
-  if (!canBeFitted(options.loss)) {
+  if (!options.loss.custom && !canBeFitted(infoOf(options.loss.kind))) {
     return Error{Errc::kInvalid,
                  fmt::format("{} cannot be fitted: expected a loss that is smallest for the best predictions",
                              infoOf(options.loss.kind).name),
@@ -43,6 +37,10 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
 }
 
 }  // namespace
+
+bool canBeFitted(const LossInfo& loss) noexcept {
+  return loss.term ? *loss.term != LossTerm::kPrediction : loss.kind != LossKind::kCorrelation;
+}
 
 std::string_view nameOf(FitStatus status) noexcept {
   switch (status) {

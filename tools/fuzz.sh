@@ -64,12 +64,11 @@ PYTHON
 # Of programs that count lines, too: the tests alone are counted.
 export LLVM_PROFILE_FILE=/dev/null
 
-folder="$SRJIT_ROOT/build/fuzzing"
-is_built=false
+folder="$SRJIT_ROOT/build/fuzzing" commit=unknown
 if [[ -z "$programs" ]]; then
-  is_built=true
   build_preset "$preset" --target fuzz_targets
   programs="build/$preset/tests"
+  commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 fi
 mkdir -p "$folder/logs"
 dictionary="$folder/words.dict"
@@ -113,8 +112,7 @@ for target in "${targets[@]}"; do
 done
 wait
 
-statistics="$folder/counts.tsv" commit=unknown failed=() passed=()
-if $is_built; then commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; fi
+statistics="$folder/counts.tsv" failed=() passed=()
 [[ -f "$statistics" ]] || printf 'date\tcommit\ttarget\texecutions\tseconds\n' >"$statistics"
 printf '%-12s %14s %10s %8s %8s  %s\n' target executions per_second inputs edges result
 for target in "${targets[@]}"; do

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _packages
 from ._core import __version__
 from ._engine import Dataset, Engine, Program
 from ._errors import Error, InvalidError, Place
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, loss_names, ops, parse, simplify
 from ._lambdify import lambdify
-from ._packages import name_nvidia_packages
 from ._results import Failure, Fits, Gradients, Losses, Pending
 from ._search import Formula
 from ._stages import Stages, stages
@@ -41,8 +41,9 @@ __all__ = [
 _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy", "SymbolicRegressor": ".sklearn"}
 _DISTRIBUTIONS = {"sympy": "sympy", "sklearn": "scikit-learn"}
 
+
 # Before the first engine, since the library searches once.
-name_nvidia_packages()
+_packages.name_nvidia_packages()
 
 # Modules that import other packages.
 _MODULES = ("bingo", "deap", "gplearn", "mpi", "operon", "pysr", "sklearn", "torch")

@@ -6,13 +6,14 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "tests/generators/environment.h"
 
 #ifdef SRJIT_SANITIZED
 #include <sanitizer/lsan_interface.h>
@@ -53,12 +54,6 @@ bool hasLeaks() {
 
 bool isFitting(Errc code) {
   return code == Errc::kMachine || code == Errc::kCompile || code == Errc::kIo || code == Errc::kCancelled;
-}
-
-/// SRJIT_FAULT_POINT, or 0.
-std::size_t pointOfEnvironment() {
-  const char* const text = std::getenv("SRJIT_FAULT_POINT");
-  return text == nullptr ? 0 : std::strtoul(text, nullptr, 10);
 }
 
 void printCalls(const FakeDriver& driver) {
@@ -104,7 +99,9 @@ class Points {
     Calls calls = scenario_.prepare(world);
     Fault fault(kind_, n, world.machine.driver, last);
     const Outcome first = outcomeOf(calls);
-    if (n > 0 && pointOfEnvironment() == n && (kind_.uses & kGpu) != 0) printCalls(world.machine.driver);
+    if (n > 0 && numberInEnvironment("SRJIT_FAULT_POINT", 0) == n && (kind_.uses & kGpu) != 0) {
+      printCalls(world.machine.driver);
+    }
     fault.end();
     EXPECT_TRUE(fault.hasHappened() || first.errors.empty()) << first.errors.front().message;
     const Outcome second = outcomeOf(calls);
@@ -179,7 +176,7 @@ void tryInProcesses() {
 void tryEveryPoint(const Scenario& scenario, const FaultKind& kind) {
   const SparedScope spared;
   Points points(scenario, kind);
-  const std::size_t wanted = pointOfEnvironment();
+  const std::size_t wanted = numberInEnvironment("SRJIT_FAULT_POINT", 0);
   if (kind.uses == kThreads && wanted == 0) return tryInProcesses();
   const std::size_t count = kind.uses == kThreads ? 1 : points.count();
   EXPECT_GT(count, 0U) << "the scenario has no such point: it is not for this kind of fault";
@@ -187,9 +184,8 @@ void tryEveryPoint(const Scenario& scenario, const FaultKind& kind) {
     if (points.tryPoint(wanted) != 0) fmt::print("{}\n", kHappened);
     return;
   }
-  const char* const given = std::getenv("SRJIT_FAULT_STRIDE");
   const std::size_t chosen = kind.is_slow || count > kEveryPoint ? kStride : 1;
-  const std::size_t stride = given == nullptr ? chosen : std::max<std::size_t>(1, std::strtoul(given, nullptr, 10));
+  const std::size_t stride = std::max<std::size_t>(1, numberInEnvironment("SRJIT_FAULT_STRIDE", chosen));
   std::size_t tried = 0;
   for (std::size_t n = 1; !testing::Test::HasFailure(); n += stride) {
     if (points.tryPoint(n) == 0) break;

@@ -1,12 +1,31 @@
-// Environment variables for the time of a test.
+// Environment variables: for the time of a test, and numbers that they give.
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace srjit {
+
+/// The whole number that a variable of the environment gives; `otherwise`, if it is not set. Throws
+/// std::invalid_argument for other text.
+inline std::uint64_t numberInEnvironment(const char* variable, std::uint64_t otherwise) {
+  const char* const set = std::getenv(variable);
+  if (set == nullptr) return otherwise;
+  const std::string_view text = set;
+  std::uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.begin(), text.end(), number);
+  if (error != std::errc() || rest != text.end()) {
+    throw std::invalid_argument(std::string(variable) + " is no whole number");
+  }
+  return number;
+}
 
 /// Sets an environment variable; the destructor restores what it was. Not thread-safe, as setenv() is not.
 class ScopedVariable {

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <stop_token>
@@ -19,6 +18,7 @@
 #include "runtime/platform/clock.h"
 #include "tests/generators/alone.h"
 #include "tests/generators/derivatives.h"
+#include "tests/generators/environment.h"
 #include "tests/generators/failure_flag.h"
 
 namespace srjit {
@@ -31,10 +31,7 @@ struct TrafficOptions {
 };
 
 /// $SRJIT_TRAFFIC_SECONDS, or 2.
-inline double secondsOfTraffic() {
-  const char* const wanted = std::getenv("SRJIT_TRAFFIC_SECONDS");
-  return wanted == nullptr ? 2 : std::atof(wanted);
-}
+inline double secondsOfTraffic() { return static_cast<double>(numberInEnvironment("SRJIT_TRAFFIC_SECONDS", 2)); }
 
 /// A failure of any call, or other bits than alone, is a failure of the test, and ends the traffic.
 class Traffic {

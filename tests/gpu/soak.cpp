@@ -1,17 +1,14 @@
 #include "tests/gpu/soak.h"
 
 #include <atomic>
-#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <stdexcept>
-#include <string>
 
 #include <gtest/gtest.h>
 
 #include "ir/numbers/rounding.h"
+#include "tests/generators/environment.h"
 #include "tests/gpu/machine.h"
 
 namespace srjit {
@@ -27,31 +24,21 @@ std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::v
   return std::nullopt;
 }
 
-/// A whole number of the environment.
-std::uint64_t numberOf(const char* variable, std::uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  if (text == nullptr) return otherwise;
-  std::uint64_t number = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, number);
-  if (error != std::errc() || rest != end) throw std::invalid_argument(std::string(variable) + " is no whole number");
-  return number;
-}
-
 template <class T>
 void soakOf(const Evaluator& one, const Evaluator& other) {
-  const std::uint64_t seconds = numberOf("SRJIT_SOAK_SECONDS", 2), first_seed = numberOf("SRJIT_SOAK_SEED", 1000);
+  const auto seconds = static_cast<double>(numberInEnvironment("SRJIT_SOAK_SECONDS", 2));
+  const std::uint64_t first_seed = numberInEnvironment("SRJIT_SOAK_SEED", 1000);
   constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
   const Stopwatch watch;
   std::atomic<std::uint64_t> results = 0, populations = 0;
   onAllCores(kThreads, [&](std::size_t thread) {
     Random random(first_seed + thread);
     std::vector<T> values, others;
-    while (watch.seconds() < static_cast<double>(seconds) && !testing::Test::HasFailure()) {
+    while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
       const std::size_t rows = 1 + random.below(200'000);
       const Workload w = Workload::random(generatorOf(random.next(), 20), 1, rows, Spread::kSpecial, kPrecisionOf<T>);
       const Dataset data = one.engine.upload(w.view()).value(), other_data = other.engine.upload(w.view()).value();
-      for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < static_cast<double>(seconds); ++i) {
+      for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
         const std::size_t count = 1 + random.below(kMostExpressions);
         const auto expressions = ExpressionGenerator(generatorOf(random.next(), random.between(2, 60))).batch(count);
         const Program program = one.engine.compile(expressions, {.tier = one.tier});

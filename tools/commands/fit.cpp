@@ -211,7 +211,7 @@ Runner defineFit(CLI::App& app) {
       app, options->loss,
       "what is minimised: by name, with a constant as in huber:1.5 and quantile:0.9, or the weighted mean of an "
       "expression over the prediction f, the target y and the weight w",
-      [](const LossInfo& loss) { return loss.kind != LossKind::kSum && loss.kind != LossKind::kCorrelation; });
+      canBeFitted);
   addNanChoice(app, options->fit.loss.nan,
                "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
                "that give some, skip leaves these rows out");
