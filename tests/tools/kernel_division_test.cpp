@@ -95,7 +95,7 @@ TEST(KernelDivision, HostKernelsHaveTheirPartOfTheExpressionsInOrder) {
 }
 
 // The size of the output is linear in the number of expressions.
-TEST(KernelDivision, CodeGrowsWithTheNumberOfExpressions) {
+TEST(KernelDivisionSlow, CodeGrowsWithTheNumberOfExpressions) {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"llvm", "--unoptimized"}, std::vector<std::string>{"llvm", "--host"}}) {
     const auto sizes = [&](std::size_t kernels) {

@@ -87,7 +87,7 @@ TEST(HostJit, EveryOperatorF32Fast) { checkAllOps<float>(Math::kFast); }
 TEST(HostJit, EveryOperatorF64Precise) { checkAllOps<double>(Math::kPrecise); }
 
 // All operators have the bits of their rows in vectors of every width, and without fused multiply-add.
-TEST(HostJit, EveryOperatorOnOtherProcessors) {
+TEST(HostJitSlow, EveryOperatorOnOtherProcessors) {
   const HostTarget targets[] = {{.cpu = "x86-64", .features = ""},
                                 {.cpu = "nehalem", .features = ""},
                                 {.cpu = "x86-64-v3", .features = "", .vector_bytes = 32, .has_fma = true},

@@ -44,7 +44,7 @@ void checkAgainstReference(const Arithmetic& arithmetic, std::uint64_t seed) {
   EXPECT_GT(promised, w.expressions.size() * rows / 4);
 }
 
-TEST(Evaluate, StaysWithinTheBoundOfTheReference) {
+TEST(EvaluateSlow, StaysWithinTheBoundOfTheReference) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
       for (std::uint64_t seed = 1; seed <= 3; ++seed) checkAgainstReference({precision, math}, seed);

@@ -1,11 +1,14 @@
 // What a pass for losses and their gradients takes, against one for losses alone, and fits of the same expressions.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "ir/text.h"
+#include "runtime/platform/trace_events.h"
 #include "tools/bench/gpu_context.h"
 #include "tools/files/data.h"
 #include "tools/progress.h"
@@ -46,6 +49,7 @@ std::vector<GradientWork> gradientWorks(const BenchContext& context) {
   const GeneratorOptions trees = treesOf(15, 17, 5, 7, 0.8);
   return {{"small", "small expressions of up to 2 parameters", *findPopulation("small", 11), 250'000 / part, 362},
           {"trees", "trees of 16 nodes, 7 parameters", trees, 100'000 / part, 1'000},
+          {"four", "trees of 16 nodes, 4 parameters", treesOf(15, 17, 5, 4, 0.8), 100'000 / part, 1'000},
           {"one-use", "trees of 16 nodes, parameters of one use", trees, 100'000 / part, 1'000, true},
           {"random", "random trees, 3 parameters", treesOf(10, 50, 10, 3, 0.3), 10'000 / part, 10'860}};
 }
@@ -81,6 +85,17 @@ std::vector<Expression> expressionsOf(const BenchContext& context, const Gradien
   return thoseToFit(context, data, std::move(expressions));
 }
 
+/// How long the kernels take that `work` runs. Ends a trace that was started.
+double kernelSeconds(const std::function<void()>& work) {
+  std::atomic<double> seconds = 0;
+  startTrace([&](const TraceEvent& event) {
+    if (event.kind == TraceKind::kKernel) seconds += event.seconds;
+  });
+  work();
+  must(endTrace());
+  return seconds;
+}
+
 class GradientBench {
  public:
   GradientBench(const BenchContext& context, const GradientWork& work)
@@ -97,6 +112,7 @@ class GradientBench {
     row["interpreted"] = series(Tier::kInterpret);
     if (hasDirect(engine_)) row["direct"] = series(Tier::kDirect);
     row["graph_losses"] = graphLosses();
+    row["normal_equations"] = normalEquations();
     row["fits"] = fits();
     return row;
   }
@@ -145,6 +161,28 @@ class GradientBench {
     add(what + ": fits", "1/s", rates);
     add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(expressions_.size())});
     return {{"ms", times}, {"passes", kPasses}, {"converged", converged}};
+  }
+
+  // Kernels alone of a pass for normal equations, over those of losses.
+  Json normalEquations() {
+    const Program program = engine_.compile(expressions_);
+    const std::vector<double> parameters = parametersFor(program, kStarts);
+    const auto loss = [&] { must(engine_.loss(program, data_, parameters)); };
+    const auto pass = [&] { must(engine_.fit(program, data_, parameters, {.iterations = 1})); };
+    loss();
+    pass();
+    std::vector<double> losses, passes, ratios;
+    context_.sample(kGradientSamples, kGradientSeconds, [&] {
+      losses.push_back(1e3 * kernelSeconds(loss));
+      passes.push_back(1e3 * kernelSeconds(pass));
+      ratios.push_back(passes.back() / losses.back());
+      return losses.back() + passes.back();
+    });
+    const std::string what = fmt::format("{} {} x {} rows, kernels alone", expressions_.size(), work_.name, work_.rows);
+    add(what + ": losses", "ms", losses);
+    add(what + ": normal equations", "ms", passes);
+    add(what + ": normal equations over losses", "times", ratios);
+    return {{"losses_ms", losses}, {"passes_ms", passes}};
   }
 
   // Losses that are roots of the expressions' graphs, over one that kernels have; and one pass of a fit, with what the
