@@ -1,6 +1,9 @@
 #include "runtime/program.h"
 
+#include <fmt/format.h>
+
 #include "runtime/evaluation/program_state.h"
+#include "runtime/fit/starts.h"
 #include "runtime/host/batches.h"
 #include "runtime/pool/program.h"
 #include "runtime/tiers/device_program.h"
@@ -13,6 +16,19 @@ std::size_t Program::parameterOffset(std::size_t expression) const noexcept {
 }
 std::span<const Failure> Program::failures() const noexcept { return state_->failures; }
 const ProgramInfo& Program::info() const noexcept { return state_->info; }
+
+Result<std::vector<double>> Program::drawStarts(std::span<const double> given, std::size_t count,
+                                                std::uint64_t seed) const {
+  const std::size_t all = parameterOffset(size());
+  if (given.size() != all) {
+    return Error{
+        Errc::kInvalid, fmt::format("{} start values: expected the program's {} parameters", given.size(), all), {}};
+  }
+  if (count == 0) return Error{Errc::kInvalid, "0 starts: expected at least 1", {}};
+  std::vector<std::int64_t> offsets;
+  for (std::size_t e = 0; e <= size(); ++e) offsets.push_back(static_cast<std::int64_t>(parameterOffset(e)));
+  return fit::drawStarts(given, offsets, count, seed);
+}
 
 ProgramStatus Program::status() const {
   if (state_->on_device != nullptr) return state_->on_device->status();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "ir/error.h"
 #include "runtime/engine_options.h"
@@ -64,6 +65,10 @@ class Program {
   /// Parameters of all expressions are concatenated: those of expression e start at parameterOffset(e); the last offset
   /// (e = size()) is their total number.
   std::size_t parameterOffset(std::size_t expression) const noexcept;
+  /// Several vectors of start values for Engine::fit(), behind one another: `given`, and `count` - 1 that are drawn
+  /// around it (fit::drawStart()), each expression's from `seed` and its number alone. Errors: kInvalid if `given` has
+  /// not the size of all parameters, or for a `count` of 0.
+  Result<std::vector<double>> drawStarts(std::span<const double> given, std::size_t count, std::uint64_t seed) const;
   /// Expressions that failed to compile, in order.
   std::span<const Failure> failures() const noexcept;
   const ProgramInfo& info() const noexcept;

@@ -4,6 +4,7 @@
 #include "core/bindings.h"
 #include "core/evaluation.h"
 #include "core/waiting.h"
+#include "runtime/fit/starts.h"
 
 namespace srjit::python {
 
@@ -130,6 +131,11 @@ nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const n
     return call.engine.gradient(call.program, call.data, call.parameters, options);
   };
   return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.origin);
+}
+
+nb::object drawStarts(const Numbers<std::int64_t>& offsets, const Numbers<double>& given, std::size_t count,
+                      std::uint64_t seed) {
+  return arrayOf(fit::drawStarts({given.data(), given.size()}, {offsets.data(), offsets.size()}, count, seed));
 }
 
 template <class T>
@@ -262,6 +268,7 @@ void defineEngine(nb::module_& module) {
   module.def("loss_of_arrays", lossOfArrays, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"),
              nb::arg("offsets"), nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"),
              nb::arg("nan"));
+  module.def("draw_starts", drawStarts, nb::arg("offsets"), nb::arg("given"), nb::arg("count"), nb::arg("seed"));
   module.attr("LOSS_TOLERANCE") = FitOptions{}.loss_tolerance;
   module.attr("STEP_TOLERANCE") = FitOptions{}.step_tolerance;
   module.def("prepare", prepare, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("loss").none(),

@@ -105,6 +105,25 @@ class Program:
         """The parameters (or their derivatives, or standard errors) of each expression: views of ``parameters``."""
         return np.split(parameters, self.parameter_offsets[1:-1], axis=-1) if len(self) else []
 
+    def draw_starts(self, count: int, seed: int = 0, around: Any = None) -> np.ndarray:
+        """Start values for `Engine.fit`: float64, shape (count, parameters).
+
+        The first are those of ``around``; the others have either sign, and 1/16 to 16 times the magnitude (of 1 for a 0).
+        They depend on the seed and the expression's number alone, and are the same on every machine.
+
+        Args:
+            count: Vectors, at least 1.
+            seed: 0 to 2**64 - 1.
+            around: Start values, as `Engine.fit` takes them, but one vector. None: 1 for every parameter.
+        """
+        given = _starts_of(self, around)
+        if given.size != self.parameter_count:
+            raise ValueError(f"around has several vectors of the {self.parameter_count} parameters, expected one")
+        if _count_of(count, "count") == 0:
+            raise ValueError("count is 0, expected at least 1")
+        drawn = _core.draw_starts(np.asarray(self.parameter_offsets, np.int64), given, count, seed)
+        return drawn.reshape(count, self.parameter_count)
+
     def status(self) -> dict[str, Any]:
         """Which tier serves the program, node counts, seconds: ``ProgramInfo`` and ``ProgramStatus`` of
         runtime/program.h."""

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ir/numbers/random.h"
+#include "runtime/fit/starts.h"
 #include "tools/commands.h"
 #include "tools/evaluation.h"
 
@@ -89,20 +89,16 @@ std::string jsonText(std::span<const FittedLine> table, const std::vector<Source
   return text + "\n]\n";
 }
 
-/// The given start, and others drawn around it: of either sign, with magnitudes of e^-3 to e^3 times the given one, or
-/// of 1 for a 0. Those of a line depend on the seed and its number alone.
+/// The given start, and others drawn around it. Those of a line depend on the seed and its number alone.
 std::vector<double> startsOf(std::span<const double> given, const Program& program, std::span<const std::size_t> part,
                              const FitCommand& options) {
   std::vector<double> starts(given.begin(), given.end());
+  starts.resize(options.starts * given.size());
   for (unsigned s = 1; s < options.starts; ++s) {
+    const std::span<double> vector = std::span(starts).subspan(s * given.size(), given.size());
     for (std::size_t i = 0; i < part.size(); ++i) {
-      Random random(options.seed);
-      random = Random(random.next() + part[i]);
-      random = Random(random.next() + s);
-      for (std::size_t p = program.parameterOffset(i); p < program.parameterOffset(i + 1); ++p) {
-        const double magnitude = std::exp(random.between(-3.0, 3.0)) * (given[p] == 0 ? 1 : std::fabs(given[p]));
-        starts.push_back(random.chance(0.5) ? magnitude : -magnitude);
-      }
+      const std::size_t first = program.parameterOffset(i), own = program.parameterOffset(i + 1) - first;
+      fit::drawStart(given.subspan(first, own), options.seed, part[i], s, vector.subspan(first, own));
     }
   }
   return starts;
