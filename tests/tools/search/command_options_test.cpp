@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/search/running_search.h"
+#include "tests/tools/search/small_command.h"
 #include "tools/search/report/gnuplot.h"
 
 namespace srjit {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/search/running_search.h"
+#include "tests/tools/search/small_command.h"
 
 namespace srjit {
 namespace {
