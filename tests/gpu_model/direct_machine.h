@@ -13,6 +13,18 @@
 
 namespace srjit {
 
+/// Images of direct code that a self-test loads, of both shapes: for predictions, and for each kind of losses.
+/// With weights and without, with rows left out and without, every term.
+inline const std::size_t kSelfTestLosses = 4 * kernelLossTerms().size(), kSelfTestModules = 2 * (1 + kSelfTestLosses);
+/// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
+inline const std::size_t kSelfTestLaunches = 2 * (2 + kSelfTestLosses);
+
+/// Calls of an entry, since forgetCalls(), that are of direct code.
+inline std::size_t directCalls(const FakeDriver& driver, std::string_view entry) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      driver.calls(), [&](const FakeCall& call) { return call.entry == entry && call.detail == kDirectKernel; }));
+}
+
 /// The self-test of a machine's first device, as an engine of two threads runs it.
 struct SelfTesting {
   explicit SelfTesting(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
@@ -52,20 +64,14 @@ struct DirectMachine : FakeMachine {
     return {.precision = precision, .math = Math::kStrict, .cache_directory = directory.path("")};
   }
   /// Number of driver calls that launch, or load, direct code.
-  std::size_t launches() const { return callsOf("cuLaunchKernel"); }
-  std::size_t modules() const { return callsOf("cuModuleLoadDataEx"); }
+  std::size_t launches() const { return directCalls(driver, "cuLaunchKernel"); }
+  std::size_t modules() const { return directCalls(driver, "cuModuleLoadDataEx"); }
   std::string known() const {
     return KernelCache::open({.directory = directory.path("")})->readFact(fact_name).value_or("nothing");
   }
   Precision precision;
   Scratch directory;
   std::string fact_name;
-
- private:
-  std::size_t callsOf(std::string_view entry) const {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        driver.calls(), [&](const FakeCall& call) { return call.entry == entry && call.detail == kDirectKernel; }));
-  }
 };
 
 /// A workload of short expressions, which have direct code.

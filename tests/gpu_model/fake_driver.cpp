@@ -67,8 +67,14 @@ CUresult FakeState::enterModel(const char* entry, Kind kind, const std::function
   std::unique_lock<std::mutex> activity(active_mutex);
   FakeState* const state = active;
   if (state == nullptr) return CUDA_ERROR_DEINITIALIZED;
-  const std::scoped_lock lock(state->mutex);
+  std::unique_lock lock(state->mutex);
   activity.unlock();
+  if (const FakeContext* const context = state->current(); context != nullptr && state->announced_entry == entry) {
+    const std::function<void(int)> before = state->before_call;
+    lock.unlock();
+    before(context->device);
+    lock.lock();
+  }
   state->calls.push_back({.entry = entry, .detail = {}});
   CUresult failure = state->planned(entry);
   if ((kind == Kind::kInContext || kind == Kind::kRelease) && failure == CUDA_SUCCESS) {
@@ -297,6 +303,12 @@ void FakeDriver::failKernel(std::size_t n, CUresult code) {
 void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) {
   const std::lock_guard lock(state_->mutex);
   state_->before_kernel = std::move(before);
+}
+
+void FakeDriver::beforeCalls(std::string_view entry, std::function<void(int)> before) {
+  const std::lock_guard lock(state_->mutex);
+  state_->announced_entry = entry;
+  state_->before_call = std::move(before);
 }
 
 void FakeDriver::alterCode(AlterCode alter) {

@@ -81,6 +81,9 @@ class FakeDriver {
   void failKernel(std::size_t n, CUresult code);
   /// Calls `before` with the number, from 1, of each kernel since forgetCalls(), before it runs. It calls no driver.
   void beforeKernels(std::function<void(std::size_t)> before);
+  /// Calls `before` with the number of the context's device before each call of `entry` in a context. The model is not
+  /// locked meanwhile: other threads' calls go on, and `before` may wait for them. Replaces what was set before.
+  void beforeCalls(std::string_view entry, std::function<void(int device)> before);
   /// Applies `alter` to code of the direct tier that is loaded from now on.
   void alterCode(AlterCode alter);
   /// Every later call in a context of the device, or of any if it is not set, fails with `code`.

@@ -161,6 +161,8 @@ struct FakeState : ModelMemory {
   std::vector<Failure> failures;
   AlterCode alter_code;
   std::function<void(std::size_t)> before_kernel;
+  std::string announced_entry;
+  std::function<void(int)> before_call;
   std::size_t kernels_left = 0, kernels_run = 0;
   CUresult kernel_code = CUDA_SUCCESS;
   double milliseconds = 0;

@@ -4,6 +4,7 @@
 #include "runtime/pool/program.h"
 #include "tests/generators/derivatives.h"
 #include "tests/generators/scratch.h"
+#include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -43,14 +44,23 @@ TEST_P(ManyDevices, LossesAndPredictions) {
   }
 }
 
-// Direct code is proved once for each kind of device.
+// Direct code is proved once for each kind of device: of four devices two are alike each. What a second engine launches
+// is what the first one launches without the self-tests.
 TEST(ManyDevicesTiersSlow, HaveTheSameBits) {
   FakeMachine machine(manyDevices(4));
   const Scratch directory;
   const Workload w = arithmeticWorkload(9, 24, 130, Precision::kF32);
   const Engine cpu = cpuEngine(Precision::kF32);
-  const Engine all =
-      machine.engine({.device = "cuda:all", .math = Math::kStrict, .cache_directory = directory.path("")});
+  const EngineOptions options{.device = "cuda:all", .math = Math::kStrict, .cache_directory = directory.path("")};
+  const auto launches = [&](const Engine& engine) {
+    machine.driver.forgetCalls();
+    (void)lossesOf(engine, w, Tier::kDirect, {});
+    return directCalls(machine.driver, "cuLaunchKernel");
+  };
+  const Engine all = machine.engine(options);
+  const std::size_t first = launches(all), second = launches(machine.engine(options));
+  EXPECT_GE(second, 4U) << "each device has a share";
+  EXPECT_EQ(first, second + 2 * kSelfTestLaunches);
   const Dataset data = all.upload(w.view()).value();
   for (const Tier tier : {Tier::kDirect, Tier::kCompile}) {
     const Program program = all.compile(w.expressions, {.tier = tier});

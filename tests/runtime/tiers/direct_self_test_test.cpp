@@ -11,12 +11,6 @@
 namespace srjit {
 namespace {
 
-/// Images of direct code that a self-test loads, of both shapes: for predictions, and for each kind of losses.
-/// With weights and without, with rows left out and without, every term.
-const std::size_t kSelfTestLosses = 4 * kernelLossTerms().size(), kSelfTestModules = 2 * (1 + kSelfTestLosses);
-/// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
-const std::size_t kSelfTestLaunches = 2 * (2 + kSelfTestLosses);
-
 /// Every sum becomes a difference.
 void negateSums(std::vector<sass::Instruction>& code, unsigned) {
   for (sass::Instruction& i : code) {

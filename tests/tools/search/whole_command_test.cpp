@@ -1,17 +1,12 @@
-#include <signal.h>
-#include <sys/wait.h>
-
-#include <chrono>
-#include <cmath>
+#include <csignal>
 #include <string>
-#include <thread>
 
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/process.h"
+#include "tests/tools/search/small_command.h"
 
 namespace srjit {
 namespace {
@@ -19,26 +14,6 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-/// Rows of a law that no short search finds, or of one that every search finds.
-std::string tableOf(bool is_easy) {
-  std::string text = "mass,speed,energy\n";
-  for (int i = 0; i < 200; ++i) {
-    const double mass = 1 + 0.013 * i, speed = 1 + std::fmod(0.37 * i, 3.0);
-    const double hard = std::sin(mass * speed) + std::cos(speed * speed + mass) / (1 + mass * mass * speed);
-    text += fmt::format("{},{},{}\n", mass, speed, is_easy ? 0.5 * mass * speed * speed : hard);
-  }
-  return text;
-}
-
-const std::vector<std::string> kSmall = {"--islands", "4", "--population", "60", "--offspring", "120"};
-
-std::vector<std::string> commandOf(std::vector<std::string> more) {
-  std::vector<std::string> words = {"search", "--data", "table.csv", "--target", "energy", "--device", "cpu"};
-  words.insert(words.end(), kSmall.begin(), kSmall.end());
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 TEST(SearchCommand, FindsKeplersThirdLaw) {
   const Outcome front = runCommand({"search", "--data", SRJIT_SOURCE_DIR "/docs/examples/planets.csv", "--target",
@@ -120,45 +95,10 @@ TEST(SearchCommand, SaysThatACheckpointIsOfOtherOptions) {
   EXPECT_THAT(outcome.err, HasSubstr("other data or options"));
 }
 
-/// A search that runs until it is ended.
-class RunningSearch {
- public:
-  explicit RunningSearch(const Scratch& scratch) {
-    std::vector<std::string> words = commandOf({"--seconds", "0", "--checkpoint", "search.json", "--out", "front.csv"});
-    words.insert(words.begin(), SRJIT_COMMAND);
-    child_ = fork();
-    if (child_ != 0) return;
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    const int errors = open(scratch.path("err").c_str(), O_WRONLY | O_CREAT, 0600);
-    dup2(errors, STDERR_FILENO);
-    if (chdir(scratch.path(".").c_str()) == 0) execv(arguments[0], arguments.data());
-    _exit(127);
-  }
-  int end(int signal) const {
-    kill(child_, signal);
-    int status = 0;
-    waitpid(child_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t child_ = 0;
-};
-
-/// Waits until the file is there, half a minute at most.
-bool appears(const std::string& path) {
-  for (int i = 0; i < 300 && access(path.c_str(), F_OK) != 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return access(path.c_str(), F_OK) == 0;
-}
-
 TEST(SearchCommandSlow, AKilledSearchGoesOnFromItsCheckpoint) {
   const Scratch scratch;
   scratch.write("table.csv", tableOf(false));
-  const RunningSearch running(scratch);
+  RunningSearch running(scratch);
   ASSERT_TRUE(appears(scratch.path("search.json")));
   EXPECT_EQ(running.end(SIGKILL), 128 + SIGKILL);
   EXPECT_NE(access(scratch.path("front.csv").c_str(), F_OK), 0);
@@ -172,16 +112,26 @@ TEST(SearchCommandSlow, AKilledSearchGoesOnFromItsCheckpoint) {
   const json after = json::parse(contentOf(scratch.path("search.json")));
   EXPECT_GT(after.at("candidates").get<std::uint64_t>(), before.at("candidates").get<std::uint64_t>());
   EXPECT_LE(after.at("front").back().at("loss").get<double>(), before.at("front").back().at("loss").get<double>());
+  const Outcome unbroken = runCommand(commandOf({"--generations", std::to_string(generations + 2)}), scratch.path("."));
+  EXPECT_EQ(resumed.out, unbroken.out);
 }
 
-TEST(SearchCommandSlow, AnInterruptEndsItWithTheFront) {
+class SearchCommandEndedSlow : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, SearchCommandEndedSlow, testing::Values(SIGINT, SIGTERM),
+                         [](const auto& tested) { return tested.param == SIGINT ? "Interrupt" : "Terminate"; });
+
+// What it writes is what an unbroken search of as many generations would have given.
+TEST_P(SearchCommandEndedSlow, WritesTheFrontFoundSoFar) {
   const Scratch scratch;
   scratch.write("table.csv", tableOf(false));
-  const RunningSearch running(scratch);
+  RunningSearch running(scratch);
   ASSERT_TRUE(appears(scratch.path("search.json")));
-  EXPECT_EQ(running.end(SIGINT), 0);
+  EXPECT_EQ(running.end(GetParam()), 0);
   EXPECT_THAT(contentOf(scratch.path("err")), HasSubstr("; stopped\n"));
-  EXPECT_THAT(contentOf(scratch.path("front.csv")), StartsWith("complexity,loss,held_out,formula\n1,"));
+  const std::uint64_t generations = json::parse(contentOf(scratch.path("search.json"))).at("generations");
+  const Outcome unbroken = runCommand(commandOf({"--generations", std::to_string(generations)}), scratch.path("."));
+  EXPECT_THAT(unbroken.out, StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_EQ(contentOf(scratch.path("front.csv")), unbroken.out);
 }
 
 TEST(SearchCommandSlow, ACheckpointThatCannotBeWrittenLosesNoResult) {
