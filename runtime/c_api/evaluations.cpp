@@ -4,6 +4,7 @@
 #include <concepts>
 
 #include "runtime/c_api/handles.h"
+#include "runtime/c_api/matrix.h"
 #include "runtime/loss_text.h"
 
 namespace srjit::c_api {
@@ -68,6 +69,20 @@ struct Evaluation {
   const Dataset& data;
   std::span<const double> parameters;
 };
+
+/// The caller's matrix of results in a GPU's memory, as Engine takes it: rows behind one another. Columns behind one
+/// another are adjacent numbers, too, of which only the number matters.
+DeviceMatrix outputOnDevice(const srjit_matrix* out) {
+  const Matrix matrix(out, "out");
+  if (!matrix.on_device) refuse(Errc::kInvalid, "on_device of out is 0, expected memory of the engine's GPU");
+  DeviceMatrix output = matrix.onDevice();
+  const std::ptrdiff_t element = bytesOf(output.type);
+  if (output.row_stride == element && output.column_stride == element * static_cast<std::ptrdiff_t>(output.rows)) {
+    output.row_stride = element * static_cast<std::ptrdiff_t>(output.columns);
+    output.column_stride = element;
+  }
+  return output;
+}
 
 /// Lists of failures are null until a call has succeeded.
 void clear(srjit_failures** failures) {
@@ -234,6 +249,32 @@ int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program,
         failuresFor(e.withArray(type, out, count,
                                 [&](auto to) { return e.engine.jacobian(e.program, e.data, e.parameters, to, what); }),
                     e.origin);
+  });
+}
+
+int32_t srjit_predict_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                                const double* parameters, uint64_t parameter_count, const srjit_matrix* out,
+                                uint64_t stream, srjit_failures** failures, srjit_error* error) {
+  clear(failures);
+  return answer(error, [&] {
+    required(failures, "failures");
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    *failures =
+        failuresFor(e.engine.evaluate(e.program, e.data, e.parameters, outputOnDevice(out), stream).value(), e.origin);
+  });
+}
+
+int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                                 const double* parameters, uint64_t parameter_count, int32_t by,
+                                 const srjit_matrix* out, uint64_t stream, srjit_failures** failures,
+                                 srjit_error* error) {
+  clear(failures);
+  return answer(error, [&] {
+    required(failures, "failures");
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
+    *failures = failuresFor(
+        e.engine.jacobian(e.program, e.data, e.parameters, outputOnDevice(out), stream, what).value(), e.origin);
   });
 }
 

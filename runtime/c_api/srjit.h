@@ -335,6 +335,18 @@ int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                        uint64_t count, srjit_failures** failures, srjit_error* error);
+/* The same with results in memory of the engine's GPU: `out` has on_device = 1, its type is the engine's precision, and
+ * what it points at is written. Its numbers are adjacent and as many as the results, in the order above; how many rows
+ * and columns it has does not matter. They are written after the work that is in the CUDA stream `stream` now (0: none
+ * is waited for, not even the default stream's), and are there when the call returns. Memory of another device, and an
+ * engine without a GPU, are SRJIT_ERROR_UNSUPPORTED. */
+int32_t srjit_predict_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                                const double* parameters, uint64_t parameter_count, const srjit_matrix* out,
+                                uint64_t stream, srjit_failures** failures, srjit_error* error);
+int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                                 const double* parameters, uint64_t parameter_count, int32_t by,
+                                 const srjit_matrix* out, uint64_t stream, srjit_failures** failures,
+                                 srjit_error* error);
 /* Does in advance what the first evaluation would do: of losses, or where `options` is NULL of predictions. */
 int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const srjit_loss_options* options, srjit_error* error);

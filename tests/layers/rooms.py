@@ -77,6 +77,7 @@ TESTED_WITH = {
     "compiler/interpreter": ["compiler/host"],
     "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
     "runtime/tiers": ["compiler/lowering"],
+    "runtime/c_api": ["runtime/cuda"],
 }
 
 # Folders of tests/ that other layers may include, with these layers.
