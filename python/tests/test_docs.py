@@ -17,7 +17,7 @@ def blocks_of(page):
     return [(text[:found.start(1)].count("\n"), found[1]) for found in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "python/README.md"])
 def test_examples_run(page):
     for name in ("pandas", "sympy", "sklearn", "deap", "gplearn"):
         pytest.importorskip(name)
