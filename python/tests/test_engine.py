@@ -99,6 +99,22 @@ def test_fit_finds_parameters(engine, data, table):
     assert one.status[1] == "iterations" and one.iterations[1] == 1
 
 
+def test_starts_are_drawn_around_given_ones(engine, data):
+    program = engine.compile(["sin(x0*p0)", "p0 + p1*x1"])
+    starts = program.draw_starts(50, seed=3, around=[2, 0, -5])
+    assert starts.shape == (50, 3) and starts[0].tolist() == [2, 0, -5]
+    share = np.abs(starts[1:]) / [2, 1, 5]
+    assert share.min() >= 1 / 16 and share.max() < 16 and len(np.unique(starts[1:])) == 147
+    np.testing.assert_array_equal(program.draw_starts(50, 3, [2, 0, -5]), starts)
+    assert (program.draw_starts(50, 4, [2, 0, -5])[1:] != starts[1:]).all()
+    assert program.draw_starts(1).tolist() == [[1, 1, 1]]
+    assert engine.fit(program, data, starts).start.shape == (2,)
+    with pytest.raises(ValueError, match="count is 0, expected at least 1"):
+        program.draw_starts(0)
+    with pytest.raises(ValueError, match="around has several vectors"):
+        program.draw_starts(2, around=np.ones((2, 3)))
+
+
 def test_a_bad_expression_fails_alone(engine, data):
     program = engine.compile(["x0", "x0 +", "x9"])
     assert [failure.expression for failure in program.failures] == [1]

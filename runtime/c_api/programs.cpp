@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "runtime/c_api/handles.h"
@@ -201,6 +203,15 @@ int32_t srjit_program_parameter_offsets(const srjit_program* program, uint64_t* 
     }
     const std::span<std::uint64_t> to = arrayOf(offsets, count, "offsets");
     for (std::size_t e = 0; e < to.size(); ++e) to[e] = of.parameterOffset(e);
+  });
+}
+
+int32_t srjit_program_draw_starts(const srjit_program* program, const double* given, uint64_t parameter_count,
+                                  uint64_t count, uint64_t seed, double* starts, srjit_error* error) {
+  return answer(error, [&] {
+    const Program& of = required(program, "program").program;
+    const auto drawn = of.drawStarts(arrayOf(given, parameter_count, "given"), count, seed).value();
+    std::ranges::copy(drawn, arrayOf(starts, drawn.size(), "starts").begin());
   });
 }
 

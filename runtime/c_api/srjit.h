@@ -265,6 +265,11 @@ int32_t srjit_program_failures(const srjit_program* program, srjit_failures** fa
  * `count` is the number of expressions + 1. */
 int32_t srjit_program_parameter_offsets(const srjit_program* program, uint64_t* offsets, uint64_t count,
                                         srjit_error* error);
+/* Start values for srjit_fit(): `starts` gets `count` vectors, at least 1, of all `parameter_count` parameters: first
+ * `given`, then others that `seed` draws around it, of either sign, with 1/16 to 16 times the magnitude (of 1 for a 0).
+ * They are the same on every machine. `starts` must not overlap `given`. */
+int32_t srjit_program_draw_starts(const srjit_program* program, const double* given, uint64_t parameter_count,
+                                  uint64_t count, uint64_t seed, double* starts, srjit_error* error);
 
 /* ProgramInfo and ProgramStatus of runtime/program.h. */
 typedef struct srjit_program_info {

@@ -15,7 +15,8 @@ void drawStart(std::span<const double> given, std::uint64_t seed, std::uint64_t 
                std::span<double> out) noexcept;
 
 /// `given`, which are the parameters of all expressions, and behind it `count` - 1 vectors that are drawn around it;
-/// `count` is at least 1. The parameters of expression e begin at offsets[e] and end at offsets[e + 1].
+/// `count` is at least 1. Throws std::bad_alloc for more than memory holds. The parameters of expression e begin at
+/// offsets[e] and end at offsets[e + 1].
 std::vector<double> drawStarts(std::span<const double> given, std::span<const std::int64_t> offsets, std::size_t count,
                                std::uint64_t seed);
 

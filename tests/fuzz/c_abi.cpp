@@ -177,6 +177,8 @@ class Session {
     give(list);
     std::vector<std::uint64_t> offsets(bytes_.byte() % 6);
     answered(srjit_program_parameter_offsets(one, offsets.data(), offsets.size(), error()));
+    std::vector<double> given(offsets.size()), starts(3 * offsets.size());
+    answered(srjit_program_draw_starts(one, given.data(), given.size(), bytes_.byte() % 3, 1, starts.data(), error()));
     Sized<srjit_program_info> info(bytes_);
     answered(srjit_program_get_info(one, info.get(), error()));
     srjit_program_status(one, error());

@@ -84,9 +84,10 @@ TEST(BenchSlow, ExportsWhatItFits) {
       runCommand({"bench", "gradients", "--quick", "--device", "cpu", "--json", report, "--export", folder}, "/");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json works = json::parse(contentOf(report))["details"]["gradients"]["works"];
-  ASSERT_EQ(works.size(), 4U);
-  for (const auto& [index, target] : {std::pair{1, "5"}, {2, "5"}, {3, "10"}}) {
+  ASSERT_EQ(works.size(), 5U);
+  for (const auto& [index, target] : {std::pair{1, "5"}, {2, "5"}, {3, "5"}, {4, "10"}}) {
     const json& work = works[static_cast<std::size_t>(index)];
+    EXPECT_FALSE(work["normal_equations"]["passes_ms"].empty());
     const std::string file = folder + "/" + work["key"].get<std::string>();
     const Outcome fits = runCommand(
         {"fit", "--exprs", file + ".txt", "--data", file + ".npy", "--target", target, "--math", "fast", "--device",

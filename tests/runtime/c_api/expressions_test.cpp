@@ -1,5 +1,8 @@
 // Expressions and programs through srjit.h: arrays, text, options and figures.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -171,6 +174,23 @@ TEST_F(CInterface, ProgramsHaveFigures) {
   EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
                       [&](auto e) { return srjit_program_parameter_offsets(program.get(), offsets.data(), 2, e); }),
               HasSubstr("count is 2, expected 3"));
+  const std::vector<double> given{1, 2, 0, -4};
+  std::vector<double> starts(12);
+  ASSERT_EQ(srjit_program_draw_starts(program.get(), given.data(), 4, 3, 9, starts.data(), nullptr), SRJIT_OK);
+  EXPECT_TRUE(std::ranges::equal(std::span(starts).first(4), given));
+  for (std::size_t i = 4; i < 12; ++i) {
+    const double unit = given[i % 4] == 0 ? 1 : std::fabs(given[i % 4]);
+    EXPECT_GE(std::fabs(starts[i]), unit / 16);
+    EXPECT_LT(std::fabs(starts[i]), unit * 16);
+  }
+  const auto refused = [&](std::uint64_t size, std::uint64_t count) {
+    return [&, size, count](auto e) {
+      return srjit_program_draw_starts(program.get(), given.data(), size, count, 9, starts.data(), e);
+    };
+  };
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(3, 3)), HasSubstr("3 start values: expected the program's 4"));
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(4, 0)), HasSubstr("0 starts: expected at least 1"));
+  EXPECT_NE(refused(4, std::numeric_limits<std::uint64_t>::max())(nullptr), SRJIT_OK) << "more than memory holds";
   auto info = sized<srjit_program_info>();
   ASSERT_EQ(srjit_program_get_info(program.get(), &info, nullptr), SRJIT_OK);
   EXPECT_EQ(info.expressions, 2U);
