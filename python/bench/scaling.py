@@ -2,10 +2,13 @@
 
     mpirun -n 2 python python/bench/scaling.py measure --threads 1     # generations on these ranks
     python python/bench/scaling.py model                               # the tables of the page
+    python python/bench/scaling.py model --plot docs/figures/many-gpus.svg
 """
 
 import argparse
 import dataclasses
+import pathlib
+import sys
 import time
 
 import numpy as np
@@ -53,12 +56,44 @@ def seconds_of(workload, times, ranks, options):
     return breed, divide + send, work, gather
 
 
+def totals_of(workload, times, options):
+    """Seconds of a generation on 1, 2, ... GPUs."""
+    return [sum(seconds_of(workload, times, ranks, options)) for ranks in range(1, RANKS[-1] + 1)]
+
+
+def plot(options):
+    """Writes the generations as lines over the number of GPUs."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools" / "bench"))
+    import chart
+
+    figure, axes = chart.plt.subplots(figsize=(9, 5))
+    figure.subplots_adjust(left=0.08, right=0.69, top=0.87, bottom=0.11)
+    ranks, ends = range(1, RANKS[-1] + 1), []
+    for workload, colour in zip(WORKLOADS, [chart.BLUE, chart.ORANGE, chart.GREEN]):
+        for times in options.times:
+            total = totals_of(workload, times, options)
+            efficient = max(count for count in ranks if total[0] / total[count - 1] >= count / 2)
+            axes.plot(ranks, total, color=colour, linewidth=2 if times == 1 else 1.2)
+            axes.plot(efficient, total[efficient - 1], "o", color=colour, markersize=6)
+            ends.append((RANKS[-1], total[-1], workload.name if times == 1 else f"{times:,} times as many", colour))
+    chart.log_log(axes)
+    axes.set_xticks(RANKS, [f"{count:,}" for count in RANKS])
+    axes.set_xlabel("GPUs (model; one GPU is measured)")
+    axes.set_title("a dot: the last number of GPUs that are half as efficient as one", fontweight="normal")
+    chart.title(figure, "Time of a generation by srjit.mpi")
+    chart.label_lines(axes, ends)
+    figure.savefig(options.plot, metadata={"Date": None})
+
+
 def model(options):
+    if options.plot:
+        plot(options)
+        return
     print("| generation | " + " | ".join(f"{ranks:,}" for ranks in RANKS) + " | least time | half as efficient |")
     print("|---" * (len(RANKS) + 3) + "|")
     for workload in WORKLOADS:
         for times in options.times:
-            total = [sum(seconds_of(workload, times, ranks, options)) for ranks in range(1, RANKS[-1] + 1)]
+            total = totals_of(workload, times, options)
             cells = [f"{total[ranks - 1] * 1e3:,.3g}" if total[ranks - 1] < 1 else f"{total[ranks - 1] * 1e3:,.0f}" for ranks in RANKS]
             efficient = [ranks for ranks, seconds in enumerate(total, 1) if total[0] / seconds >= ranks / 2]
             last = f"{efficient[-1]:,}" if efficient[-1] < RANKS[-1] else f"beyond {RANKS[-1]:,}"
@@ -168,6 +203,7 @@ def main():
     modelled.add_argument("--call", type=float, default=140, help="microseconds that a call of srjit.mpi adds on the root")
     modelled.add_argument("--breed", type=float, default=0, help="microseconds per expression to breed it, on the root")
     modelled.add_argument("--times", type=int, nargs="+", default=[1, 100], help="multiples of the measured populations")
+    modelled.add_argument("--plot", metavar="FILE", help="write a figure in place of the tables; needs matplotlib")
     modelled.set_defaults(run=model)
     measured = commands.add_parser("measure", help="generations on the ranks of mpirun")
     measured.add_argument("--device", default="auto")
