@@ -154,6 +154,7 @@ void settle(Executor& executor, const Task& task, Losses& losses) {
   for (const Failure& failure : losses.failures) {
     const std::size_t first = source.outputOffset(failure.expression);
     const std::size_t count = source.outputOffset(failure.expression + 1) - first;
+    if (count == 0) continue;  // derivatives by no parameters
     if (task.loss) {
       std::fill_n(losses.values.data() + first, count, kNaN);
       std::fill_n(losses.valid_rows.data() + first, count, 0);

@@ -19,7 +19,7 @@ def blocks_of(page):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md", "python/README.md"])
 def test_examples_run(page):
-    for name in ("pandas", "sympy", "sklearn", "deap", "gplearn"):
+    for name in ("pandas", "sympy", "sklearn", "deap", "gplearn", "torch", "bingo", "pyoperon"):
         pytest.importorskip(name)
     blocks = blocks_of(page)
     assert blocks

@@ -3,6 +3,9 @@
 import importlib.metadata
 import json
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
@@ -58,6 +61,42 @@ def test_adapters_are_attributes():
     code = "import srjit; print(srjit.sklearn.ExpressionRegressor.__name__, hasattr(srjit, 'nothing'))"
     pytest.importorskip("sklearn")
     assert run(sys.executable, "-c", code).stdout == "ExpressionRegressor False\n"
+
+
+def wheel_tags():
+    text = importlib.metadata.distribution("srjit").read_text("WHEEL") or ""
+    return re.findall("^Tag: (.*)$", text, re.MULTILINE)
+
+
+def test_the_wheel_is_for_many_pythons_and_systems():
+    tags = wheel_tags()
+    if not any("manylinux" in tag for tag in tags):
+        pytest.skip("not installed from a repaired wheel")
+    for tag in tags:
+        python, abi, platform = tag.split("-")
+        assert (python, abi) == ("cp310", "abi3")
+        assert tuple(map(int, re.match(r"manylinux_(\d+)_(\d+)_", platform).groups())) <= (2, 35)
+
+
+def test_the_wheel_is_small():
+    wheels = list((pathlib.Path(__file__).resolve().parents[2] / "build" / "wheel").glob("srjit-*.whl"))
+    if not wheels:
+        pytest.skip("no wheel was built here")
+    assert max(wheel.stat().st_size for wheel in wheels) <= 60_000_000
+
+
+def test_the_extension_shows_nothing_of_its_libraries():
+    if shutil.which("nm") is None:
+        pytest.skip("no nm")
+    listed = run("nm", "-D", "--defined-only", srjit._core.__file__).stdout.split("\n")
+    assert [line.split()[-1] for line in listed if line] == ["PyInit__core"]
+
+
+def test_stubs_are_those_of_the_extension(tmp_path):
+    pytest.importorskip("mypy")
+    checked = subprocess.run([sys.executable, "-m", "mypy.stubtest", "srjit._core"], capture_output=True, text=True, cwd=tmp_path,
+                             timeout=300)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_it_is_typed():

@@ -193,6 +193,20 @@ TEST(EngineGradient, AnExpressionWhoseVariablesAreMissingFailsAlone) {
   EXPECT_EQ(j[10], w.columns[1][0]);
 }
 
+// It has no derivatives to fill with NaN, and where no expression has one, there is no output.
+TEST(EngineGradient, AFailureWithoutParametersHasNoColumns) {
+  const Engine engine = wideEngine();
+  const Workload w = workloadOf({"x70", "p0*x0"}, {2});
+  const Dataset data = engine.upload(w.view()).value();
+  std::vector<double> out(5, 12345);
+  const auto failures = engine.jacobian(engine.compile(w.expressions), data, w.parameters, std::span(out)).value();
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_EQ(failures[0].expression, 0U);
+  EXPECT_EQ(out, w.columns[0]);
+  const Program alone = engine.compile(std::span(w.expressions).first(1));
+  EXPECT_EQ(engine.jacobian(alone, data, {}, std::span<double>()).value().size(), 1U);
+}
+
 TEST(EngineGradient, AnInvalidTokenArrayFailsAlone) {
   const Engine engine = wideEngine();
   const std::vector<std::int32_t> codes = {parameterCode(0), codeOf(Op::kAdd), parameterCode(0)};
