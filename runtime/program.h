@@ -66,8 +66,9 @@ class Program {
   /// (e = size()) is their total number.
   std::size_t parameterOffset(std::size_t expression) const noexcept;
   /// Several vectors of start values for Engine::fit(), behind one another: `given`, and `count` - 1 that are drawn
-  /// around it (fit::drawStart()), each expression's from `seed` and its number alone. Errors: kInvalid if `given` has
-  /// not the size of all parameters, or for a `count` of 0. Throws std::bad_alloc if memory runs out.
+  /// around it (fit::drawStart()), each expression's from the given one, `seed` and the numbers of expression and
+  /// start. Errors: kInvalid if `given` has not the size of all parameters, or for a `count` of 0. Throws
+  /// std::bad_alloc if memory runs out.
   Result<std::vector<double>> drawStarts(std::span<const double> given, std::size_t count, std::uint64_t seed) const;
   /// Expressions that failed to compile, in order.
   std::span<const Failure> failures() const noexcept;

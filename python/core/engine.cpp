@@ -1,5 +1,9 @@
 // Engines, programs, and evaluations that wait.
+#include <algorithm>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "core/bindings.h"
 #include "core/evaluation.h"
@@ -135,7 +139,17 @@ nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const n
 
 nb::object drawStarts(const Numbers<std::int64_t>& offsets, const Numbers<double>& given, std::size_t count,
                       std::uint64_t seed) {
-  return arrayOf(fit::drawStarts({given.data(), given.size()}, {offsets.data(), offsets.size()}, count, seed));
+  const std::span<const std::int64_t> bounds(offsets.data(), offsets.size());
+  if (bounds.empty() || bounds.front() != 0 || !std::ranges::is_sorted(bounds) ||
+      static_cast<std::size_t>(bounds.back()) != given.size()) {
+    throw nb::value_error("parameter_offsets do not divide the parameters");
+  }
+  std::vector<double> drawn;
+  {
+    const nb::gil_scoped_release free;
+    drawn = fit::drawStarts({given.data(), given.size()}, bounds, count, seed);
+  }
+  return arrayOf(std::move(drawn));
 }
 
 template <class T>

@@ -109,7 +109,7 @@ class Program:
         """Start values for `Engine.fit`: float64, shape (count, parameters).
 
         The first are those of ``around``; the others have either sign, and 1/16 to 16 times the magnitude (of 1 for a 0).
-        They depend on the seed and the expression's number alone, and are the same on every machine.
+        They depend on ``around``, the seed and the numbers of expression and vector alone, and are the same on every machine.
 
         Args:
             count: Vectors, at least 1.

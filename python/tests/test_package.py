@@ -82,7 +82,8 @@ def test_the_wheel_is_small():
     wheels = list((pathlib.Path(__file__).resolve().parents[2] / "build" / "wheel").glob("srjit-*.whl"))
     if not wheels:
         pytest.skip("no wheel was built here")
-    assert max(wheel.stat().st_size for wheel in wheels) <= 60_000_000
+    newest = max(wheels, key=lambda wheel: wheel.stat().st_mtime)
+    assert newest.stat().st_size <= 25_000_000  # it has 21 MB; LLVM is most of it
 
 
 def test_the_extension_shows_nothing_of_its_libraries():
@@ -90,13 +91,6 @@ def test_the_extension_shows_nothing_of_its_libraries():
         pytest.skip("no nm")
     listed = run("nm", "-D", "--defined-only", srjit._core.__file__).stdout.split("\n")
     assert [line.split()[-1] for line in listed if line] == ["PyInit__core"]
-
-
-def test_stubs_are_those_of_the_extension(tmp_path):
-    pytest.importorskip("mypy")
-    checked = subprocess.run([sys.executable, "-m", "mypy.stubtest", "srjit._core"], capture_output=True, text=True, cwd=tmp_path,
-                             timeout=300)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_it_is_typed():

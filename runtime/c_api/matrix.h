@@ -1,6 +1,7 @@
 // A matrix of a caller, read and checked.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,8 +23,9 @@ struct Matrix {
     row_stride = matrix.row_stride;
     column_stride = matrix.column_stride;
     const auto element = std::int64_t{bytesOf(type)};
+    constexpr std::size_t kMost = PTRDIFF_MAX / sizeof(double);
     std::size_t numbers = 0;
-    if (__builtin_mul_overflow(rows, columns, &numbers) || numbers > PTRDIFF_MAX / sizeof(double)) {
+    if (__builtin_mul_overflow(rows, columns, &numbers) || std::max({numbers, rows, columns}) > kMost) {
       refuse(Errc::kInvalid, fmt::format("{} has {} rows and {} columns", name, rows, columns));
     }
     if (row_stride == 0 && column_stride == 0) {

@@ -19,8 +19,9 @@ void drawStart(std::span<const double> given, std::uint64_t seed, std::uint64_t 
 
 std::vector<double> drawStarts(std::span<const double> given, std::span<const std::int64_t> offsets, std::size_t count,
                                std::uint64_t seed) {
+  if (given.empty()) return {};
   std::vector<double> starts(given.begin(), given.end());
-  if (!given.empty() && count > starts.max_size() / given.size()) throw std::bad_alloc();
+  if (count > starts.max_size() / given.size()) throw std::bad_alloc();
   starts.resize(count * given.size());
   for (std::size_t s = 1; s < count; ++s) {
     const std::span<double> vector = std::span(starts).subspan(s * given.size(), given.size());

@@ -127,6 +127,11 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
   });
   addFailures(outcome, failures);
   if (is_predicted) outcome.add(std::vector<double>(out.begin(), out.end()));
+  std::vector<double> starts(2 * kParameters);
+  const bool is_drawn = succeeds(outcome, [&](srjit_error* error) {
+    return srjit_program_draw_starts(made.program.get(), parameters.data(), kParameters, 2, 1, starts.data(), error);
+  });
+  if (is_drawn) outcome.add(starts);
   const bool is_submitted = makes(outcome, made.pending, [&](srjit_pending** to, srjit_error* error) {
     return srjit_submit_loss(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr, to,
                              error);

@@ -178,7 +178,8 @@ class Session {
     std::vector<std::uint64_t> offsets(bytes_.byte() % 6);
     answered(srjit_program_parameter_offsets(one, offsets.data(), offsets.size(), error()));
     std::vector<double> given(offsets.size()), starts(3 * offsets.size());
-    answered(srjit_program_draw_starts(one, given.data(), given.size(), bytes_.byte() % 3, 1, starts.data(), error()));
+    const std::uint64_t count = given.empty() ? bytes_.little<std::uint64_t>() : bytes_.byte() % 3;
+    answered(srjit_program_draw_starts(one, given.data(), given.size(), count, 1, starts.data(), error()));
     Sized<srjit_program_info> info(bytes_);
     answered(srjit_program_get_info(one, info.get(), error()));
     srjit_program_status(one, error());
@@ -253,6 +254,11 @@ class Session {
                               parameters.size(), codeFrom(bytes_, SRJIT_BY_VARIABLES), type, out.data(), count, &list,
                               error()));
     }
+    give(list);
+    // The engine is on the CPU, which refuses memory of a GPU.
+    MatrixArgument on_device(bytes_, bytes_.byte() % 8, bytes_.byte() % 8);
+    answered(srjit_predict_on_device(pickEngine(), programs_.pick(bytes_), datasets_.pick(bytes_), parameters.data(),
+                                     parameters.size(), on_device.get(), 0, &list, error()));
     give(list);
   }
 

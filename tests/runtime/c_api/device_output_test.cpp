@@ -143,6 +143,12 @@ TEST_F(CInterfaceDeviceOutput, RefusesOtherMemory) {
   bad = good;
   bad.rows = 2;
   EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("output of 6 numbers, expected 3 expressions x 3 rows"));
+  for (const bool is_wide : {false, true}) {
+    bad = good;
+    bad.rows = is_wide ? 0 : std::uint64_t{1} << 61;
+    bad.columns = is_wide ? std::uint64_t{1} << 61 : 0;
+    EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("2305843009213693952"));
+  }
   bad = good;
   bad.column_stride = 2 * sizeof(double);
   EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("expected adjacent numbers"));

@@ -191,6 +191,11 @@ TEST_F(CInterface, ProgramsHaveFigures) {
   EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(3, 3)), HasSubstr("3 start values: expected the program's 4"));
   EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(4, 0)), HasSubstr("0 starts: expected at least 1"));
   EXPECT_NE(refused(4, std::numeric_limits<std::uint64_t>::max())(nullptr), SRJIT_OK) << "more than memory holds";
+  const auto none = compile({"x0"});
+  EXPECT_EQ(
+      srjit_program_draw_starts(none.get(), nullptr, 0, std::numeric_limits<std::uint64_t>::max(), 9, nullptr, nullptr),
+      SRJIT_OK)
+      << "no parameters, no starts";
   auto info = sized<srjit_program_info>();
   ASSERT_EQ(srjit_program_get_info(program.get(), &info, nullptr), SRJIT_OK);
   EXPECT_EQ(info.expressions, 2U);

@@ -209,7 +209,8 @@ class Terminal {
   int descriptor() const { return other_; }
   /// Whether the text appears among all that was written, within half a minute.
   bool shows(const std::string& text) {
-    while (written_.find(text) == std::string::npos) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (written_.find(text) == std::string::npos && std::chrono::steady_clock::now() < deadline) {
       pollfd ready{.fd = own_, .events = POLLIN, .revents = 0};
       std::array<char, 4096> some{};
       if (poll(&ready, 1, 30'000) <= 0) return false;
@@ -217,7 +218,7 @@ class Terminal {
       if (count <= 0) return false;
       written_.append(some.data(), static_cast<std::size_t>(count));
     }
-    return true;
+    return written_.find(text) != std::string::npos;
   }
   const std::string& written() const { return written_; }
 

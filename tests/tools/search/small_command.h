@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <fmt/format.h>
 
 #include "tests/tools/process.h"
@@ -45,6 +47,7 @@ class RunningSearch {
     std::vector<std::string> words = commandOf({"--seconds", "0", "--checkpoint", "search.json", "--out", "front.csv"});
     words.insert(words.begin(), SRJIT_COMMAND);
     child_ = fork();
+    if (child_ < 0) ADD_FAILURE() << "no process";
     if (child_ != 0) return;
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -59,8 +62,9 @@ class RunningSearch {
   RunningSearch(const RunningSearch&) = delete;
   RunningSearch& operator=(const RunningSearch&) = delete;
 
-  /// Its exit status, or 128 plus the signal that ended it.
+  /// Its exit status, or 128 plus the signal that ended it; -1 if it does not run.
   int end(int signal) {
+    if (child_ <= 0) return -1;
     kill(child_, signal);
     int status = 0;
     waitpid(child_, &status, 0);
