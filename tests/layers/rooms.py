@@ -37,7 +37,7 @@ ROOMS = {
                       "runtime/platform"]),
     "runtime/cache": ("images in memory and on disk", ["compiler/kernels", "runtime/platform"]),
     "runtime/evaluation": ("what is evaluated, on any device", ["compiler/kernels", "runtime/platform"]),
-    "runtime/fit": ("fitting of parameters: one expression's iteration, random starts", []),
+    "runtime/fit": ("fitting of parameters: one expression's iteration, starts", []),
     "runtime/host": ("evaluation on the CPU, without CUDA",
                      ["compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"]),
     "runtime/gpu": ("an engine's streams and data",
