@@ -17,17 +17,20 @@ std::size_t Program::parameterOffset(std::size_t expression) const noexcept {
 std::span<const Failure> Program::failures() const noexcept { return state_->failures; }
 const ProgramInfo& Program::info() const noexcept { return state_->info; }
 
-Result<std::vector<double>> Program::drawStarts(std::span<const double> given, std::size_t count,
-                                                std::uint64_t seed) const {
+Result<std::vector<double>> Program::drawStarts(std::span<const double> given, std::size_t count, std::uint64_t seed,
+                                                std::span<const std::size_t> numbers) const {
   const std::size_t all = parameterOffset(size());
   if (given.size() != all) {
     return Error{
         Errc::kInvalid, fmt::format("{} start values: expected the program's {} parameters", given.size(), all), {}};
   }
   if (count == 0) return Error{Errc::kInvalid, "0 starts: expected at least 1", {}};
+  if (!numbers.empty() && numbers.size() != size()) {
+    return Error{Errc::kInvalid, fmt::format("{} numbers of {} expressions", numbers.size(), size()), {}};
+  }
   std::vector<std::int64_t> offsets;
   for (std::size_t e = 0; e <= size(); ++e) offsets.push_back(static_cast<std::int64_t>(parameterOffset(e)));
-  return fit::drawStarts(given, offsets, count, seed);
+  return fit::drawStarts(given, offsets, count, seed, numbers);
 }
 
 ProgramStatus Program::status() const {

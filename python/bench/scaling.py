@@ -61,6 +61,11 @@ def totals_of(workload, times, options):
     return [sum(seconds_of(workload, times, ranks, options)) for ranks in range(1, RANKS[-1] + 1)]
 
 
+def last_efficient(total):
+    """The last number of GPUs that are at least half as efficient as one."""
+    return max(ranks for ranks, seconds in enumerate(total, 1) if total[0] / seconds >= ranks / 2)
+
+
 def plot(options):
     """Writes the generations as lines over the number of GPUs."""
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools" / "bench"))
@@ -72,7 +77,7 @@ def plot(options):
     for workload, colour in zip(WORKLOADS, [chart.BLUE, chart.ORANGE, chart.GREEN]):
         for times in options.times:
             total = totals_of(workload, times, options)
-            efficient = max(count for count in ranks if total[0] / total[count - 1] >= count / 2)
+            efficient = last_efficient(total)
             axes.plot(ranks, total, color=colour, linewidth=2 if times == 1 else 1.2)
             axes.plot(efficient, total[efficient - 1], "o", color=colour, markersize=6)
             ends.append((RANKS[-1], total[-1], workload.name if times == 1 else f"{times:,} times as many", colour))
@@ -95,8 +100,8 @@ def model(options):
         for times in options.times:
             total = totals_of(workload, times, options)
             cells = [f"{total[ranks - 1] * 1e3:,.3g}" if total[ranks - 1] < 1 else f"{total[ranks - 1] * 1e3:,.0f}" for ranks in RANKS]
-            efficient = [ranks for ranks, seconds in enumerate(total, 1) if total[0] / seconds >= ranks / 2]
-            last = f"{efficient[-1]:,}" if efficient[-1] < RANKS[-1] else f"beyond {RANKS[-1]:,}"
+            efficient = last_efficient(total)
+            last = f"{efficient:,}" if efficient < RANKS[-1] else f"beyond {RANKS[-1]:,}"
             name = workload.name if times == 1 else f"{times:,} times as many"
             print(f"| {name} | {' | '.join(cells)} | {int(np.argmin(total)) + 1:,} GPUs | {last} GPUs |")
 

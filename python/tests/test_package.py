@@ -83,7 +83,7 @@ def test_the_wheel_is_small():
     if not wheels:
         pytest.skip("no wheel was built here")
     newest = max(wheels, key=lambda wheel: wheel.stat().st_mtime)
-    assert newest.stat().st_size <= 25_000_000  # it has 21 MB; LLVM is most of it
+    assert newest.stat().st_size <= 25_000_000  # docs/python.md has its size
 
 
 def test_the_extension_shows_nothing_of_its_libraries():

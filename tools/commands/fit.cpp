@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/fit/starts.h"
 #include "tools/commands.h"
 #include "tools/evaluation.h"
 
@@ -89,21 +88,6 @@ std::string jsonText(std::span<const FittedLine> table, const std::vector<Source
   return text + "\n]\n";
 }
 
-/// The given start, and others drawn around it. Those of a line depend on the seed and its number alone.
-std::vector<double> startsOf(std::span<const double> given, const Program& program, std::span<const std::size_t> part,
-                             const FitCommand& options) {
-  std::vector<double> starts(given.begin(), given.end());
-  starts.resize(options.starts * given.size());
-  for (unsigned s = 1; s < options.starts; ++s) {
-    const std::span<double> vector = std::span(starts).subspan(s * given.size(), given.size());
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      const std::size_t first = program.parameterOffset(i), own = program.parameterOffset(i + 1) - first;
-      fit::drawStart(given.subspan(first, own), options.seed, part[i], s, vector.subspan(first, own));
-    }
-  }
-  return starts;
-}
-
 void takeFits(const Fits& fits, const Program& program, std::span<const std::size_t> part,
               std::vector<FittedLine>& table) {
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -177,8 +161,9 @@ ExitStatus runFit(const FitCommand& options) {
   std::vector<FittedLine> table(lines.size());
   const auto fit = [&](const Program& program, std::span<const std::size_t> part,
                        std::span<const double> parameters) -> Result<std::vector<Failure>> {
-    Result<Fits> fits =
-        evaluation->engine.fit(program, evaluation->data, startsOf(parameters, program, part, options), fit_options);
+    const Result<std::vector<double>> starts = program.drawStarts(parameters, options.starts, options.seed, part);
+    if (!starts) return starts.error();
+    Result<Fits> fits = evaluation->engine.fit(program, evaluation->data, *starts, fit_options);
     if (!fits) return fits.error();
     takeFits(*fits, program, part, table);
     return std::move(fits->losses.failures);

@@ -9,16 +9,13 @@
 #include "ir/numbers/random.h"
 #include "ir/text.h"
 #include "tests/generators/workload.h"
+#include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
 namespace {
 
-Engine generatedFitsEngine() {
-  return Engine::create({.device = "cpu", .precision = Precision::kF64, .math = Math::kPrecise, .threads = 2}).value();
-}
-
 TEST(DrawnStarts, DependOnTheSeedAndTheExpressionsNumber) {
-  const Engine engine = generatedFitsEngine();
+  const Engine engine = cpuEngine(Precision::kF64);
   const Program program = engine.compile(
       std::vector{parse("p0 + p1*x0", Language::kInfix).value(), parse("p0*x0", Language::kInfix).value()});
   const std::vector<double> given{2, 0, -5};
@@ -34,7 +31,7 @@ TEST(DrawnStarts, DependOnTheSeedAndTheExpressionsNumber) {
   }
   EXPECT_GT(negative, 100U);
   EXPECT_LT(negative, 200U);
-  EXPECT_NE(starts[5] / -5, starts[3] / 2) << "each expression has numbers of its own";
+  EXPECT_NE(starts[5] / 5, starts[3] / 2) << "each expression has numbers of its own";
   EXPECT_EQ(fmt::format("{} {}", starts[3], starts[5]), "0.13016744336154168 7.923235843052754")
       << "the same on every machine";
   EXPECT_EQ(program.drawStarts(given, 100, 7).value(), starts);
@@ -42,6 +39,11 @@ TEST(DrawnStarts, DependOnTheSeedAndTheExpressionsNumber) {
   const Program first = engine.compile(std::vector{parse("p0 + p1*x0", Language::kInfix).value()});
   const std::vector<double> own = first.drawStarts(std::span(given).first(2), 100, 7).value();
   EXPECT_EQ(std::vector(own.begin() + 2, own.begin() + 4), std::vector(starts.begin() + 3, starts.begin() + 5));
+  const std::size_t numbers[] = {1, 0};
+  const std::vector<double> exchanged = program.drawStarts(given, 2, 7, numbers).value();
+  EXPECT_EQ(exchanged[3] / 2, starts[5] / 5) << "expression 0 as number 1";
+  EXPECT_EQ(exchanged[5] / 5, starts[3] / 2);
+  EXPECT_EQ(program.drawStarts(given, 2, 7, std::span(numbers).first(1)).error().message, "1 numbers of 2 expressions");
   EXPECT_EQ(program.drawStarts(std::vector{1.0}, 2, 7).error().message,
             "1 start values: expected the program's 3 parameters");
   EXPECT_EQ(program.drawStarts(given, 0, 7).error().message, "0 starts: expected at least 1");
@@ -58,7 +60,7 @@ TEST(GeneratedFits, FindsWhatMadeTheTarget) {
                                 .ops = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kExp, Op::kSqrt, Op::kSin},
                                 .parameter_probability = 0.4};
   Workload w = Workload::random(smooth, 300, 100, Spread::kTame, Precision::kF64);
-  const Engine engine = generatedFitsEngine();
+  const Engine engine = cpuEngine(Precision::kF64);
   std::size_t tried = 0, found = 0;
   for (const Expression& expression : w.expressions) {
     if (expression.parameterCount() == 0) continue;
