@@ -124,14 +124,14 @@ fi
 
 tell "device $device, programs $programs, commit $commit, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
 if ! $bench_only; then
-  # The direct tier's tests and their soak are a step of their own.
-  filter='-*Direct*:*Processor*Soak*'
+  # The direct tier's tests and the soaks are a step of their own.
+  filter='-*Direct*:*Soak*'
   $quick && filter+=':*OfAllOperators*:EachOperator*:Modes/EachOperator*:*OfEveryLoss*'
   step test_gpu 400 "$programs/test_gpu" --gtest_filter="$filter" --gtest_output="json:$out/test_gpu.json"
   grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|ms of compiling|pipelined' "$out/test_gpu.log" | sed 's/^/        /' | tee -a "$summary"
-  export SRJIT_SOAK_SECONDS=20 # in each mode
+  export SRJIT_SOAK_SECONDS=10 # in each test
   $quick && SRJIT_SOAK_SECONDS=2
-  step direct 300 "$programs/test_gpu" --gtest_filter='*Direct*:*Processor*Soak*' --gtest_output="json:$out/direct.json"
+  step direct 300 "$programs/test_gpu" --gtest_filter='*Direct*:*Soak*' --gtest_output="json:$out/direct.json"
   grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|soak:' "$out/direct.log" | sed 's/^/        /' | tee -a "$summary"
 fi
 

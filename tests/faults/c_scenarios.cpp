@@ -2,6 +2,7 @@
 #include <array>
 
 #include "runtime/c_api/handles.h"
+#include "tests/faults/callers_columns.h"
 #include "tests/faults/engine_calls.h"
 #include "tests/runtime/c_api/owned.h"
 
@@ -153,11 +154,61 @@ Calls callsInC(World& world, const EngineOptions& options) {
   };
 }
 
+srjit_matrix matrixAt(const DeviceMatrix& memory) {
+  auto matrix = sizedStruct<srjit_matrix>();
+  matrix.data = reinterpret_cast<const void*>(memory.pointer);  // NOLINT(performance-no-int-to-ptr)
+  matrix.rows = memory.rows;
+  matrix.columns = memory.columns;
+  matrix.type = SRJIT_F32;
+  matrix.on_device = 1;
+  return matrix;
+}
+
+void fillsDeviceMemory(Outcome& outcome, const Caller& caller, const Objects& made, const CallersColumns& predictions,
+                       const CallersColumns& derivatives) {
+  constexpr std::array<double, 2> kParameters = {0.5, -1};
+  const auto take = [&](const CallersColumns& memory, const auto& call) {
+    const srjit_matrix out = matrixAt(memory.matrix());
+    srjit_failures* failures = nullptr;
+    const bool is_done = succeeds(outcome, [&](srjit_error* error) { return call(&out, &failures, error); });
+    addFailures(outcome, failures);
+    if (is_done) outcome.add(memory.read());
+  };
+  take(predictions, [&](const srjit_matrix* out, srjit_failures** failures, srjit_error* error) {
+    return srjit_predict_on_device(caller.engine.get(), made.program.get(), made.data.get(), kParameters.data(),
+                                   kParameters.size(), out, 0, failures, error);
+  });
+  take(derivatives, [&](const srjit_matrix* out, srjit_failures** failures, srjit_error* error) {
+    return srjit_jacobian_on_device(caller.engine.get(), made.program.get(), made.data.get(), kParameters.data(),
+                                    kParameters.size(), SRJIT_BY_PARAMETERS, out, 0, failures, error);
+  });
+}
+
+EngineOptions gpuOfC() { return {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret}; }
+FakeOptions lagging() { return {.lag = true}; }
+
+Calls deviceMemoryInC(World& world) {
+  struct Memory {
+    explicit Memory(FakeDriver& driver)
+        : predictions(driver, Caller::kRows, 3), derivatives(driver, Caller::kRows, 2) {}
+    CallersColumns predictions, derivatives;
+  };
+  return [memory = std::make_shared<const Memory>(world.machine.driver),
+          caller = std::make_shared<const Caller>(world.machine.engine(gpuOfC()))] {
+    Outcome outcome;
+    Objects made;
+    if (prepares(outcome, *caller, made)) {
+      fillsDeviceMemory(outcome, *caller, made, memory->predictions, memory->derivatives);
+    }
+    dropped(std::move(made));
+    return outcome;
+  };
+}
+
 constexpr Scenario kCScenarios[] = {
     {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret}); }},
-    {"GpuInC", kMemory | kGpu | kKernels,
-     [](World& w) { return callsInC(w, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret}); },
-     [] { return FakeOptions{.lag = true}; }},
+    {"GpuInC", kMemory | kGpu | kKernels, [](World& w) { return callsInC(w, gpuOfC()); }, lagging},
+    {"GpuDeviceMemoryInC", kMemory | kGpu | kKernels, deviceMemoryInC, lagging},
 };
 
 }  // namespace

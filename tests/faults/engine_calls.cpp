@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "tests/faults/callers_columns.h"
 #include "tests/generators/token_arrays.h"
 
 namespace srjit {
@@ -294,35 +295,6 @@ Calls generations(World& world, const EngineOptions& options) {
     return outcome;
   };
 }
-
-namespace {
-
-/// Memory of the GPU that belongs to the caller.
-class CallersColumns {
- public:
-  CallersColumns(FakeDriver& driver, std::size_t rows, std::size_t columns) : driver_(driver) {
-    std::vector<float> values(rows * columns);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 3;
-    matrix_ = {driver.allocateForeign(std::as_bytes(std::span(values))), rows,           columns, sizeof(float),
-               static_cast<std::ptrdiff_t>(rows * sizeof(float)),        Precision::kF32};
-  }
-  ~CallersColumns() { driver_.freeForeign(matrix_.pointer); }
-  CallersColumns(const CallersColumns&) = delete;
-  CallersColumns& operator=(const CallersColumns&) = delete;
-
-  const DeviceMatrix& matrix() const { return matrix_; }
-  std::vector<double> read() const {
-    const std::vector<std::byte> bytes =
-        driver_.readForeign(matrix_.pointer, matrix_.rows * matrix_.columns * sizeof(float));
-    return widened({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
-  }
-
- private:
-  FakeDriver& driver_;
-  DeviceMatrix matrix_;
-};
-
-}  // namespace
 
 Calls deviceMemory(World& world, const EngineOptions& options) {
   struct Columns {

@@ -1,7 +1,4 @@
 // The direct tier against the interpreter, bit for bit, on real hardware.
-//
-// SRJIT_SOAK_SECONDS is the duration of the soak test in seconds (default 2). It compares random populations of random
-// sizes, several at a time.
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -16,7 +13,6 @@
 #include "runtime/platform/clock.h"
 #include "tests/generators/hard_pairs.h"
 #include "tests/gpu/machine.h"
-#include "tests/gpu/soak.h"
 
 namespace srjit {
 namespace {
@@ -160,11 +156,6 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
     expectSameLosses(lossesOf(engine, direct, data, w.parameters, kPlain),
                      lossesOf(engine, interpreted, data, w.parameters, kPlain), "step " + std::to_string(step));
   }
-}
-
-TEST_P(Direct, Soak) {
-  const Engine engine = this->engine();
-  soak({engine, Tier::kDirect}, {engine, Tier::kInterpret}, mode().precision);
 }
 
 /// Few rows and expressions, for compute-sanitizer.

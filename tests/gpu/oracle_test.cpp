@@ -1,7 +1,6 @@
 // A GPU's results against those of the processor and of the float64 reference.
 #include "ir/reference.h"
 #include "tests/gpu/machine.h"
-#include "tests/gpu/soak.h"
 
 namespace srjit {
 namespace {
@@ -140,11 +139,6 @@ TEST_P(Processor, HasTheSameBitsInAllOperators) {
                          Workload::random(generatorOf(32, 24), 200, rows, Spread::kSpecial, mode().precision));
     if (HasFailure()) return;
   }
-}
-
-TEST_P(Processor, Soak) {
-  const Engine gpu = engine(), cpu = processor();
-  soak({gpu, Tier::kInterpret}, {cpu, Tier::kInterpret}, mode().precision);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Processor,

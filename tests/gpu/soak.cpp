@@ -1,10 +1,10 @@
 #include "tests/gpu/soak.h"
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/numbers/rounding.h"
@@ -25,12 +25,12 @@ std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::v
 }
 
 template <class T>
-void soakOf(const Evaluator& one, const Evaluator& other) {
+void soakOf(const Evaluator& one, const Evaluator& other, std::size_t most_expressions) {
   const auto seconds = static_cast<double>(numberInEnvironment("SRJIT_SOAK_SECONDS", 2));
   const std::uint64_t first_seed = numberInEnvironment("SRJIT_SOAK_SEED", 1000);
-  constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
+  constexpr std::size_t kThreads = 6, kPopulationsOfData = 20;
   const Stopwatch watch;
-  std::atomic<std::uint64_t> results = 0, populations = 0;
+  std::atomic<std::uint64_t> results = 0, populations = 0, all = 0, compiled = 0;
   onAllCores(kThreads, [&](std::size_t thread) {
     Random random(first_seed + thread);
     std::vector<T> values, others;
@@ -39,7 +39,7 @@ void soakOf(const Evaluator& one, const Evaluator& other) {
       const Workload w = Workload::random(generatorOf(random.next(), 20), 1, rows, Spread::kSpecial, kPrecisionOf<T>);
       const Dataset data = one.engine.upload(w.view()).value(), other_data = other.engine.upload(w.view()).value();
       for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
-        const std::size_t count = 1 + random.below(kMostExpressions);
+        const std::size_t count = 1 + random.below(most_expressions);
         const auto expressions = ExpressionGenerator(generatorOf(random.next(), random.between(2, 60))).batch(count);
         const Program program = one.engine.compile(expressions, {.tier = one.tier});
         const Program other_program = other.engine.compile(expressions, {.tier = other.tier});
@@ -58,17 +58,22 @@ void soakOf(const Evaluator& one, const Evaluator& other) {
                          lossesOf(other.engine, other_program, other_data, parameters, kPlain), "soak");
         results += values.size();
         ++populations;
+        all += count;
+        compiled += program.status().compiled;
       }
     }
   });
-  std::printf("soak: %llu predictions of %llu populations compared in %.1f s\n",
-              static_cast<unsigned long long>(results), static_cast<unsigned long long>(populations), watch.seconds());
+  if (one.tier != Tier::kInterpret) {
+    EXPECT_GE(static_cast<double>(compiled), 0.5 * static_cast<double>(all));
+  }
+  fmt::print("soak: {} predictions of {} populations compared in {:.1f} s; {} of {} expressions had code\n",
+             results.load(), populations.load(), watch.seconds(), compiled.load(), all.load());
 }
 
 }  // namespace
 
-void soak(const Evaluator& one, const Evaluator& other, Precision precision) {
-  withZeroOf(precision, [&]<class T>(T) { soakOf<T>(one, other); });
+void soak(const Evaluator& one, const Evaluator& other, Precision precision, std::size_t most_expressions) {
+  withZeroOf(precision, [&]<class T>(T) { soakOf<T>(one, other, most_expressions); });
 }
 
 }  // namespace srjit
