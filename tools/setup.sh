@@ -1,4 +1,4 @@
-# Sourced by demo.sh and test.sh: what this project needs from Debian 12, and the installing of what is missing.
+# Sourced by the scripts of this folder: what this project needs from Debian 12, and the installing of what is missing.
 # The list of packages stands here and nowhere else.
 
 SRJIT_BUILD_PACKAGES=(
@@ -18,7 +18,7 @@ SRJIT_TEST_PACKAGES=(
   chromium                        # shows the page of sr-jit explain
 )
 # For the Python package (tools/python.sh), and for its tests.
-SRJIT_PYTHON_PACKAGES=(python3-dev python3-venv)
+SRJIT_WHEEL_PACKAGES=(python3-dev python3-venv)
 SRJIT_PYTHON_TEST_PACKAGES=(openmpi-bin libopenmpi3)
 # Not needed to build or test: the benchmark's figures (tools/bench/plot), whose test is skipped without it.
 SRJIT_BENCH_PACKAGES=(python3-matplotlib)
@@ -31,6 +31,9 @@ fail() {
   if (($#)); then printf '       %s\n' "$@" >&2; fi
   exit 1
 }
+
+# show_usage: prints the comment that a script begins with.
+show_usage() { sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "$0"; }
 
 # missing_packages NAME...: prints those that are not installed.
 missing_packages() {

@@ -39,8 +39,6 @@ __all__ = [
 # Imported at the first use, since SymPy and scikit-learn take half a second each, and need not be there. Whoever has no
 # scikit-learn can still import all names of __all__ with SymPy, so SymbolicRegressor is not one.
 _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy", "SymbolicRegressor": ".sklearn"}
-_DISTRIBUTIONS = {"sympy": "sympy", "sklearn": "scikit-learn"}
-
 
 # Before the first engine, since the library searches once.
 _packages.name_nvidia_packages()
@@ -58,14 +56,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    try:
-        module = importlib.import_module(_LATER[name], __name__)
-    except ModuleNotFoundError as problem:
-        if problem.name not in _DISTRIBUTIONS:
-            raise
-        package = _DISTRIBUTIONS[problem.name]
-        raise ModuleNotFoundError(f"srjit.{name} needs {package}: pip install {package}", name=problem.name) from None
-    return getattr(module, name)
+    return getattr(importlib.import_module(_LATER[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,18 @@
-"""Where pip puts NVIDIA's libraries (the extras cu12 and cu13), for the library's search (compiler/nvptx/toolkit.h)."""
+"""Packages of others: what adapters are for, and where pip puts NVIDIA's libraries."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+from collections.abc import Iterator
 
 
 def name_nvidia_packages() -> None:
-    """Sets ``SRJIT_PYTHON_PACKAGES``, unless it is set, to the folders of packages that have a folder ``nvidia``."""
+    """Sets ``SRJIT_PYTHON_PACKAGES``, unless it is set, to the folders of packages that have a folder ``nvidia``.
+
+    The extras cu12 and cu13 bring them, and the library's search (compiler/nvptx/toolkit.h) looks there.
+    """
     try:
         spec = importlib.util.find_spec("nvidia")
     except ValueError:  # a module of this name that was not imported from anywhere
@@ -15,3 +20,12 @@ def name_nvidia_packages() -> None:
     folders = [os.path.dirname(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     if folders:
         os.environ.setdefault("SRJIT_PYTHON_PACKAGES", os.pathsep.join(folders))
+
+
+@contextlib.contextmanager
+def needs(package: str) -> Iterator[None]:
+    """Around imports of what pip installs as ``package``: an error says so, instead of naming some module of it."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        raise ModuleNotFoundError(f"srjit needs {package} for this: pip install {package}", name=problem.name) from problem

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import sympy
-from sympy.core.function import AppliedUndef
-from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops, parse
+from ._packages import needs
+
+with needs("sympy"):
+    import sympy
+    from sympy.core.function import AppliedUndef
+    from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 
 # Functions of SymPy whose arguments are the operands of one of our operators.
 _FUNCTIONS = {

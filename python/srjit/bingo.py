@@ -13,13 +13,16 @@ import warnings
 from typing import Any
 
 import numpy as np
-from bingo.evaluation import evaluation, fitness_function
-from bingo.local_optimizers.local_opt_fitness import LocalOptFitnessFunction
-from bingo.symbolic_regression.explicit_regression import ExplicitRegression
 
 from ._engine import FIT_ITERATIONS, Engine
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
 from ._lambdify import default_engine
+from ._packages import needs
+
+with needs("bingo-nasa"):
+    from bingo.evaluation import evaluation, fitness_function
+    from bingo.local_optimizers.local_opt_fitness import LocalOptFitnessFunction
+    from bingo.symbolic_regression.explicit_regression import ExplicitRegression
 
 _METRICS = {fitness_function.mean_absolute_error: "mae", fitness_function.mean_squared_error: "mse",
             fitness_function.root_mean_squared_error: "rmse"}

@@ -15,14 +15,17 @@ import types
 import warnings
 from typing import Any
 
-import joblib
 import numpy as np
-from gplearn import _program, fitness, functions, genetic
 
 from . import _core
 from ._engine import Engine
 from ._expressions import VARIABLE, ops
 from ._lambdify import default_engine
+from ._packages import needs
+
+with needs("gplearn"):
+    import joblib
+    from gplearn import _program, fitness, functions, genetic
 
 _OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "pdiv", "sqrt": "psqrt", "log": "plog", "neg": "neg",
         "inv": "pinv", "abs": "abs", "max": "max", "min": "min", "sin": "sin", "cos": "cos", "tan": "tan"}

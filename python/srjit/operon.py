@@ -10,9 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import pyoperon
 
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
+from ._packages import needs
+
+with needs("pyoperon"):
+    import pyoperon
 
 # Types of nodes as operators in prefix: the last one's operands follow.
 _TYPES = {name: meaning.split() for name, meaning in (

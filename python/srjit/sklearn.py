@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import Population, parse
 from ._lambdify import default_engine
+from ._packages import needs
 from ._search import Formula, options_of, run_search, whole
+
+with needs("scikit-learn"):
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from ._engine import Engine, Program
 from ._expressions import Population, parse
 from ._lambdify import default_engine
+from ._packages import needs
+
+with needs("torch"):
+    import torch
 
 
 class Expressions(torch.nn.Module):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import srjit
@@ -34,6 +35,31 @@ def test_commands():
 def test_importing_needs_no_gpu_and_no_other_package():
     code = "import srjit, sys; print(sorted({'sympy', 'pandas', 'torch', 'sklearn', 'deap', 'gplearn'} & set(sys.modules)))"
     assert run(sys.executable, "-c", code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("what, module, package", [
+    ("import srjit.bingo", "bingo", "bingo-nasa"), ("import srjit.gplearn", "gplearn", "gplearn"),
+    ("import srjit.gplearn", "joblib", "gplearn"), ("import srjit.mpi", "mpi4py", "mpi4py"),
+    ("import srjit.operon", "pyoperon", "pyoperon"), ("import srjit.pysr", "sympy", "sympy"),
+    ("import srjit.sklearn", "sklearn", "scikit-learn"), ("import srjit.torch", "torch", "torch"),
+    ("srjit.SymbolicRegressor", "sklearn", "scikit-learn"), ("srjit.latex", "sympy", "sympy"),
+])
+def test_messages_say_what_to_install(what, module, package):
+    code = textwrap.dedent(f"""
+        import sys
+        class Finder:
+            def find_spec(self, name, *_):
+                if name == {module!r}:
+                    raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        sys.meta_path.insert(0, Finder())
+        import srjit
+        try:
+            {what}
+        except ImportError as problem:
+            print(problem)
+        """)
+    done = run(sys.executable, "-c", code)
+    assert done.stdout == f"srjit needs {package} for this: pip install {package}\n", done.stderr
 
 
 def test_libraries_that_pip_installs_are_found(tmp_path):

@@ -263,20 +263,5 @@ def test_a_checkpoint_that_cannot_be_written_any_more_is_a_warning(noisy, tmp_pa
     assert model.n_iter_ == 2
 
 
-def test_without_scikit_learn_the_message_says_what_to_install():
-    code = textwrap.dedent("""
-        import sys
-        class Finder:
-            def find_spec(self, name, *_):
-                if name == "sklearn":
-                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        sys.meta_path.insert(0, Finder())
-        import srjit
-        try:
-            srjit.SymbolicRegressor
-        except ImportError as problem:
-            print(problem)
-        """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "srjit.SymbolicRegressor needs scikit-learn: pip install scikit-learn\n", done.stderr
+def test_the_regressor_is_found_where_others_look_for_it():
     assert srjit.SymbolicRegressor is srjit.sklearn.SymbolicRegressor and "SymbolicRegressor" in dir(srjit)
