@@ -166,7 +166,7 @@ std::vector<Finding> inspectMachine() {
   std::vector<Finding> findings = {
       processor(),
       {"LLVM", true, LLVM_VERSION_STRING, ""},
-      outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
+      outcome(std::string(kHostCode), tryHostCode(), "compiles", "run, loss, asm"),
       outcome("PTX", tryPtx(), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
               "llvm, ptx"),
       found("nvJitLink", describeNvJitLink(), "machine code for a GPU, where ptxas is missing too"),

@@ -279,7 +279,7 @@ Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines)
   if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch, lines);
   return Error{Errc::kMachine,
                "no assembler for GPU code: neither libnvJitLink.so nor ptxas was found (install the CUDA toolkit or "
-               "set CUDA_HOME)",
+               "set CUDA_HOME; in Python, pip install 'srjit[cu13]')",
                {}};
 }
 

@@ -53,7 +53,7 @@ class NodeCodes {
       PyObject* const item = PyList_GetItem(trees.ptr(), t);
       if (item == nullptr) throw nb::python_error();  // what resolves a node has changed the list
       const nb::object tree = nb::borrow(item);
-      if (!PyList_Check(tree.ptr())) throw nb::type_error("a tree is no list of nodes");
+      if (!PyList_Check(tree.ptr())) throw nb::type_error("expected a list of individuals, each a list of nodes");
       // The size is asked for again, since what resolves a node could change the list.
       for (Py_ssize_t n = 0; n < PyList_Size(tree.ptr()); ++n) append(PyList_GetItem(tree.ptr(), n), arrays);
       arrays.offsets.push_back(static_cast<std::int64_t>(arrays.codes.size()));

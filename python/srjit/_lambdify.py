@@ -23,6 +23,13 @@ def default_engine(device: str = "auto", precision: str = "f64") -> Engine:
     return _engine_of_process(os.getpid(), device, precision)
 
 
+def engine_of(chosen: Engine | str | None) -> Engine:
+    """An engine; or `default_engine` of the device that is named, such as ``"cpu"``, or of any."""
+    if isinstance(chosen, str):
+        return default_engine(chosen)
+    return default_engine() if chosen is None else chosen
+
+
 class Lambdified:
     """A function of arrays; see `lambdify`."""
 
@@ -58,14 +65,15 @@ class Lambdified:
         return results[0] if self._one else results
 
 
-def lambdify(args: Any, expr: Any = None, *, engine: Engine | None = None) -> Callable[..., Any]:
+def lambdify(args: Any, expr: Any = None, *, engine: Engine | str | None = None) -> Callable[..., Any]:
     """A function that evaluates expressions of SymPy on arrays: ``sympy.lambdify(args, expr, "numpy")`` for large ones.
 
     Args:
         args: The symbols that are its arguments, in order: one, or several. If `expr` is left out, this is the
             expression, and its symbols are the arguments, by name.
         expr: An expression, or a list of them.
-        engine: Where it is evaluated. By default an engine of precision f64 on cuda:0, if it can be used, else the CPU.
+        engine: An engine, or a device such as ``"cpu"``: one of precision f64 there. By default on cuda:0, if it can
+            be used, else the CPU.
 
     Raises:
         ValueError: A symbol that is no argument; what `from_sympy` raises.
@@ -85,4 +93,4 @@ def lambdify(args: Any, expr: Any = None, *, engine: Engine | None = None) -> Ca
         args = symbols_of(expressions)
     elif not isinstance(args, (list, tuple)):
         args = [args]
-    return Lambdified([getattr(symbol, "name", symbol) for symbol in args], expressions, one, engine or default_engine())
+    return Lambdified([getattr(symbol, "name", symbol) for symbol in args], expressions, one, engine_of(engine))

@@ -17,7 +17,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
+
+from ._packages import needs
+
+with needs("mpi4py"):
+    from mpi4py import MPI
 
 _CHUNK = 1 << 30  # bytes of one broadcast: MPI counts in 32 bits
 _TAGS = 1 << 15  # tags that every MPI has

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._engine import FIT_ITERATIONS, Engine
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
-from ._lambdify import default_engine
+from ._lambdify import engine_of
 from ._packages import needs
 
 with needs("bingo-nasa"):
@@ -52,11 +52,12 @@ class Evaluation(evaluation.Evaluation):
             warning.
         redundant, multiprocess: As of Bingo; the latter of what Bingo evaluates itself.
         iterations: Passes over the data of a fit, at most.
-        engine: Where it is computed. By default an engine of precision f64 on cuda:0, if it can be used, else the CPU.
+        engine: An engine, or a device such as ``"cpu"``: one of precision f64 there. By default on cuda:0, if it can
+            be used, else the CPU.
     """
 
     def __init__(self, fitness_function: Any, redundant: bool = False, multiprocess: int | bool = False, *,
-                 iterations: int = FIT_ITERATIONS, engine: Engine | None = None):
+                 iterations: int = FIT_ITERATIONS, engine: Engine | str | None = None):
         super().__init__(fitness_function, redundant, multiprocess)
         self._iterations = iterations
         self._engine = engine
@@ -83,7 +84,7 @@ class Evaluation(evaluation.Evaluation):
         super().__call__([individual for individual in chosen if id(individual) not in done])
 
     def _evaluate(self, individuals: list[Any], expressions: list[tuple[list[int], list[float]]]) -> None:
-        engine = self._engine or default_engine()
+        engine = engine_of(self._engine)
         regression = _regression_of(self.fitness_function)
         data = self._data_for(regression.training_data, engine)
         program = engine.compile(_arrays_of(expressions))

@@ -9,17 +9,22 @@ Everything else of a program with DEAP stays: its algorithms hand all individual
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from . import _core
+from ._arrays import names_of
 from ._engine import Engine
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
-from ._lambdify import default_engine
+from ._errors import Error
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops, parse
+from ._lambdify import engine_of
+from ._packages import needs
 
 # Functions that mean one of our operators exactly, on finite numbers.
 _KNOWN: list[tuple[Any, str]] = [
@@ -29,7 +34,7 @@ _KNOWN: list[tuple[Any, str]] = [
     *((getattr(math, name), name) for name in (
         "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp",
         "expm1", "log", "log2", "log10", "log1p", "sqrt", "floor", "ceil", "erf", "pow")),
-    (abs, "abs"), (min, "min"), (max, "max"), (round, "round"), (pow, "pow"),
+    (math.fabs, "abs"), (np.fabs, "abs"), (np.round, "round"), (np.around, "round"), (abs, "abs"), (min, "min"), (max, "max"), (round, "round"), (pow, "pow"),
     *((getattr(np, name), op) for name, op in (
         ("add", "add"), ("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("power", "pow"),
         ("negative", "neg"), ("absolute", "abs"), ("mod", "mod"), ("minimum", "min"), ("maximum", "max"),
@@ -42,24 +47,32 @@ _KNOWN: list[tuple[Any, str]] = [
 ]
 
 
+# A primitive that stands for an expression can double a tree at each level.
+_MOST_NODES = 1 << 24
+
+
 class Evaluator:
     """Evaluates individuals of DEAP, lists of nodes of one primitive set, all of a generation at once.
 
     Args:
-        pset: The primitive set. Arguments are the columns of X, in order; ephemeral constants and terminals are numbers.
-            Primitives from `operator`, `math` and NumPy are known by what they are.
+        pset: The primitive set. Arguments are the columns of X, in order; ephemeral constants and terminals are numbers,
+            True and False 1 and 0. Primitives from `operator`, `math` and NumPy are known by what they are.
         X: Numbers, shape (rows, columns), one column for each argument: as of `Engine.upload`.
         y: The target, shape (rows,).
         weights: Weights of the rows.
-        primitives: The operators of other primitives, by their names in the set, such as
-            ``{"protectedDiv": "zdiv", "if_then_else": "if"}``; docs/operators.md lists all. A name that is given here
-            wins over what is known.
+        primitives: What other primitives compute, by their names in the set: operators, which docs/operators.md lists, or
+            expressions over x0, x1, ..., such as ``{"protectedDiv": "zdiv", "my_log": "log(max(abs(x0), 1e-9))"}``. A
+            name that is given here wins over what is known.
         loss: What is computed, as of `Engine.loss`.
         nan: What rows do whose prediction is not finite; by default they make the loss infinite.
-        engine: Where it is computed. By default an engine of precision f64 on cuda:0, if it can be used, else the CPU.
+        fitness: The fitness of an individual by its loss, ``fitness(individual, loss)``, where it is more than the loss:
+            ``lambda individual, loss: (loss, len(individual))`` has two objectives.
+        engine: An engine, or a device such as ``"cpu"``: one of precision f64 there. By default on cuda:0, if it can
+            be used, else the CPU.
 
     Raises:
-        ValueError: Primitives that have no operator, with their names; a wrong number of columns.
+        ValueError: Primitives that have no operator, with their names; columns of X that are not the arguments; a loss
+            or a treatment of NaN that does not exist.
 
     Attributes:
         engine, data: What it computes with.
@@ -67,45 +80,158 @@ class Evaluator:
     """
 
     def __init__(self, pset: Any, X: Any, y: Any, *, weights: Any = None, primitives: Mapping[str, str] | None = None,
-                 loss: str = "mse", nan: str = "reject", engine: Engine | None = None):
-        self.engine = engine or default_engine()
-        self.data = self.engine.upload(X, y, weights)
-        if self.data.shape[1] != len(pset.arguments):
-            raise ValueError(f"X has {self.data.shape[1]} columns, but the primitive set {len(pset.arguments)} arguments")
+                 loss: str = "mse", nan: str = "reject", fitness: Callable[[Any, float], Any] | None = None,
+                 engine: Engine | str | None = None):
+        if not hasattr(pset, "arguments"):
+            raise TypeError(f"pset is of type {type(pset).__name__}, expected one primitive set: automatically defined "
+                            "functions (ADFs) are not supported")
+        _check_columns(X, list(pset.arguments))
+        self._templates, self._ops = _meanings_of(pset, primitives or {})
+        self.engine = engine_of(engine)
+        self.data = self.engine.upload(X, y, weights, list(pset.arguments))
         self.loss = loss
         self.nan = nan
         self.evaluations = 0
+        self._fitness = fitness or (lambda individual, value: (value,))
+        self._maps_one_by_one = False
         self._pset = pset
+        self._primitives = dict(primitives or {})
         self._arguments = {name: i for i, name in enumerate(pset.arguments)}
         self._nodes = _core.NodeCodes(self._resolve, False)
-        self._ops = _ops_of(pset, primitives or {})
         for node in _nodes_of(pset):
             if isinstance(node, type):  # an ephemeral constant; individuals have instances
                 self._nodes.add_constant_type(node)
-            else:
+            elif node.name not in self._templates:
                 self._nodes.add(node, *self._resolve(node))
+        self.losses([])  # refuses losses that there are not
 
     def losses(self, individuals: Iterable[Any]) -> np.ndarray:
         """One loss per individual: float64, in order."""
         individuals = list(individuals)
         self.evaluations += len(individuals)
-        return self.engine.loss(self._nodes.arrays(individuals), self.data, loss=self.loss, nan=self.nan,
-                                prefix=True).values
+        return self.engine.loss(self._arrays_of(individuals), self.data, loss=self.loss, nan=self.nan, prefix=True).values
 
-    def evaluate(self, individual: Any) -> tuple[float]:
+    def evaluate(self, individual: Any) -> Any:
         """The fitness of one individual, for ``toolbox.evaluate``."""
-        return (float(self.losses([individual])[0]),)
+        if self._maps_one_by_one:
+            self._maps_one_by_one = False
+            warnings.warn("individuals are evaluated one by one, since toolbox.evaluate is not `evaluate` alone: "
+                          "`fitness` can add to the loss, and `map` evaluates all at once", RuntimeWarning, stacklevel=2)
+        return self._fitness(individual, float(self.losses([individual])[0]))
 
     def map(self, function: Callable[..., Any], *iterables: Any) -> list[Any]:
         """``map`` for ``toolbox.map``: all individuals at once where `function` is `evaluate`, else as usual."""
         if getattr(function, "func", function) != self.evaluate or len(iterables) != 1:
-            return list(map(function, *iterables))
-        return [(value,) for value in self.losses(iterables[0]).tolist()]
+            self._maps_one_by_one = True
+            try:
+                return list(map(function, *iterables))
+            finally:
+                self._maps_one_by_one = False
+        individuals = list(iterables[0])
+        return list(map(self._fitness, individuals, self.losses(individuals).tolist()))
+
+    def fit(self, individuals: Iterable[Any], **options: Any) -> np.ndarray:
+        """Fits the numbers of individuals to the target, and puts them, and the fitness, into the individuals.
+
+        Ephemeral constants and unnamed terminals are fitted, from what they are, but for integers of typed sets. No
+        loss becomes larger. docs/fitting.md has the method.
+
+        Args:
+            individuals: Lists of nodes; those that have an attribute `fitness` get a new one.
+            options: Those of `Engine.fit`, such as `iterations`. The loss is the evaluator's.
+
+        Returns:
+            One loss per individual: float64, in order.
+        """
+        individuals = list(individuals)
+        arrays, starts, places = self._with_parameters(individuals)
+        program = self.engine.compile(Population.from_arrays(*arrays, prefix=True))
+        fits = self.engine.fit(program, self.data, starts, loss=self.loss, **{"nan": self.nan, **options})
+        for individual, nodes, values in zip(individuals, places, program.split(fits.parameters)):
+            for node, value in zip(nodes, values.tolist()):
+                if math.isfinite(value):
+                    individual[node] = _with_number(individual[node], value)
+        losses = self.losses(individuals)
+        for individual, loss in zip(individuals, losses.tolist()):
+            if hasattr(individual, "fitness"):
+                individual.fitness.values = self._fitness(individual, loss)
+        return losses
 
     def population(self, individuals: Iterable[Any]) -> Population:
-        """Individuals as expressions, to print them or to fit them."""
-        return Population.from_arrays(*self._nodes.arrays(list(individuals)), prefix=True,
-                                      names=list(self._pset.arguments))
+        """Individuals as expressions: to print them, or for `srjit.to_sympy` and `srjit.latex`."""
+        return Population.from_arrays(*self._arrays_of(list(individuals)), prefix=True, names=list(self._pset.arguments))
+
+    def tree_of(self, population: Population, expression: int) -> list[Any]:
+        """The nodes of an expression: ``creator.Individual(evaluator.tree_of(...))`` is the way back. See `tree_of`."""
+        return tree_of(population, expression, self._pset, self._primitives)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Evaluator has data and an engine, and cannot be copied or sent to other processes: register "
+                        "its `map` as toolbox.map, in place of the map of a pool; it uses all processors")
+
+    def _arrays_of(self, individuals: list[Any], origins: list[int] | None = None) -> tuple[Any, Any, Any]:
+        """Token arrays in prefix. `origins` gets the place of each token's node, -1 of what a template adds, if there are
+        templates; else tokens are nodes."""
+        if not self._templates:
+            return self._nodes.arrays(individuals)
+        tokens: list[tuple[int, float]] = []
+        offsets = [0]
+        for individual in individuals:
+            for token, origin in self._written_out(individual):
+                tokens.append(token)
+                if origins is not None:
+                    origins.append(origin)
+                if len(tokens) - offsets[-1] > _MOST_NODES:
+                    raise ValueError(f"an individual has more than {_MOST_NODES} nodes once its primitives are written out")
+            offsets.append(len(tokens))
+        return (np.array([code for code, _ in tokens], np.int32), np.array([number for _, number in tokens], np.float64),
+                np.array(offsets, np.int64))
+
+    def _with_parameters(self, individuals: list[Any]) -> tuple[Any, np.ndarray, list[list[int]]]:
+        """Token arrays with parameters in place of numbers; these numbers; for each individual, the places of their nodes."""
+        origins: list[int] = []
+        codes, constants, offsets = self._arrays_of(individuals, origins)
+        codes = codes.copy()
+        starts: list[float] = []
+        places: list[list[int]] = []
+        for individual, begin, end in zip(individuals, offsets[:-1].tolist(), offsets[1:].tolist()):
+            numbers: dict[int, int] = {}  # of parameters, by place: templates may repeat their operands
+            for at in range(begin, end):
+                place = origins[at] if self._templates else at - begin
+                if codes[at] != CONSTANT or place < 0 or not _is_fitted(individual[place]):
+                    continue
+                if place not in numbers:
+                    numbers[place] = len(numbers)
+                    starts.append(float(constants[at]))
+                codes[at] = PARAMETER - numbers[place]
+            places.append(list(numbers))
+        return (codes, constants, offsets), np.array(starts), places
+
+    def _written_out(self, tree: Any) -> Iterable[tuple[tuple[int, float], int]]:
+        """Tokens of a tree in prefix, with the places of their nodes; templates in place of primitives."""
+        ends = [0] * len(tree)  # of subtrees
+        for at in range(len(tree) - 1, -1, -1):
+            ends[at] = at + 1
+            for _ in range(tree[at].arity):
+                ends[at] = ends[ends[at]]
+        left: list[Any] = [0]  # places of nodes, and tokens of templates
+        while left:
+            at = left.pop()
+            if isinstance(at, tuple):
+                yield at, -1
+                continue
+            node = tree[at]
+            operands, place = [], at + 1
+            for _ in range(node.arity):
+                operands.append(place)
+                place = ends[place]
+            template = self._templates.get(node.name) if node.arity else None
+            if template is None:
+                yield self._resolve(node), at
+                left += reversed(operands)
+            else:
+                left += [operands[VARIABLE - code] if PARAMETER < code <= VARIABLE else (code, number)
+                         for code, number in reversed(template)]
 
     def _resolve(self, node: Any) -> tuple[int, float]:
         """Code and number of a node. Also for nodes that are copies, as of individuals that were pickled."""
@@ -120,6 +246,21 @@ class Evaluator:
         return CONSTANT, _number_of(node.value, node.name)
 
 
+def _check_columns(X: Any, arguments: list[str]) -> None:
+    shape = getattr(X, "shape", ())
+    columns = shape[1] if len(shape) == 2 else 1 if len(shape) == 1 else len(arguments)
+    if columns != len(arguments):
+        raise ValueError(f"X has {_counted(columns, 'column')}, but the primitive set {_counted(len(arguments), 'argument')}")
+    names = names_of(X)
+    if names and names != arguments and sorted(names) == sorted(arguments):
+        raise ValueError(f"the columns of X are {', '.join(names)}, in another order than the arguments of the primitive "
+                         f"set: {', '.join(arguments)}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _nodes_of(pset: Any) -> list[Any]:
     """Primitives, terminals and types of ephemeral constants, without repetition."""
     found = {}
@@ -129,32 +270,60 @@ def _nodes_of(pset: Any) -> list[Any]:
     return list(found.values())
 
 
-def _ops_of(pset: Any, primitives: Mapping[str, str]) -> dict[str, str]:
-    """The names of operators by those of primitives."""
-    made = {}
-    unknown = []
-    absent = set(primitives) - {node.name for node in _nodes_of(pset) if not isinstance(node, type)}
+def _meanings_of(pset: Any, primitives: Mapping[str, str]) -> tuple[dict[str, list[tuple[int, float]]], dict[str, str]]:
+    """What primitives compute, by their names: templates, tokens in prefix over x0, x1, ...; and names of operators."""
+    if not isinstance(primitives, Mapping) or not all(isinstance(name, str) for pair in primitives.items() for name in pair):
+        raise TypeError("`primitives` has the names of primitives, and for each an operator or an expression, as text")
+    nodes = [node for node in _nodes_of(pset) if not isinstance(node, type)]
+    absent = set(primitives) - {node.name for node in nodes}
     if absent:
         raise ValueError(f"`primitives` names {', '.join(sorted(absent))}, which the primitive set does not have")
-    for node in _nodes_of(pset):
-        if isinstance(node, type) or not node.arity:
+    templates = {}
+    names = {}
+    unknown = []
+    for node in nodes:
+        if not node.arity:
             continue
         name = primitives.get(node.name)
         if name is None:
             function = pset.context.get(node.name)
             name = next((op for known, op in _KNOWN if known is function), None)
         if name is None:
-            unknown.append(f"{node.name} ({node.arity} operands)")
+            if node.name not in pset.context:
+                raise ValueError(f"{node.name} is an automatically defined function (ADF), which is not supported")
+            unknown.append(f"{node.name} ({_counted(node.arity, 'operand')})")
         elif name not in ops:
-            raise ValueError(f"primitive {node.name!r}: there is no operator {name!r}")
+            templates[node.name] = _template_of(name, node)
         elif ops[name].arity != node.arity:
-            raise ValueError(f"primitive {node.name!r} has {node.arity} operands, but operator {name!r} "
+            raise ValueError(f"primitive {node.name!r} has {_counted(node.arity, 'operand')}, but operator {name!r} "
                              f"{ops[name].arity}")
         else:
-            made[node.name] = name
+            names[node.name] = name
     if unknown:
-        raise ValueError(f"no operator is known for {', '.join(unknown)}: name one for each in `primitives`")
-    return made
+        raise ValueError(f"no operator is known for {', '.join(unknown)}: name an operator or an expression for each in "
+                         "`primitives`")
+    return templates, names
+
+
+def _template_of(text: str, primitive: Any) -> list[tuple[int, float]]:
+    """An expression over x0, x1, ..., the operands of a primitive, as tokens in prefix."""
+    what = f"primitive {primitive.name!r}: {text!r}"
+    try:
+        expression = parse(text)
+    except Error as problem:
+        raise ValueError(f"{what} is no operator (docs/operators.md) and no expression: {problem}") from None
+    by_code = {op.code: op for op in ops.values()}
+    stack: list[list[tuple[int, float]]] = []
+    for code, number in zip(expression.codes.tolist(), expression.constants.tolist()):
+        if code <= PARAMETER:
+            raise ValueError(f"{what} has a parameter, expected x0, x1, ... and numbers alone")
+        arity = by_code[code].arity if code > 0 else 0
+        if PARAMETER < code <= VARIABLE and VARIABLE - code >= primitive.arity:
+            raise ValueError(f"{what} has x{VARIABLE - code}, but the primitive {_counted(primitive.arity, 'operand')}")
+        operands = stack[len(stack) - arity:]
+        del stack[len(stack) - arity:]
+        stack.append([(code, number), *(token for operand in operands for token in operand)])
+    return stack[0]
 
 
 def _number_of(value: Any, name: str) -> float:
@@ -164,15 +333,30 @@ def _number_of(value: Any, name: str) -> float:
         raise ValueError(f"terminal {name!r} is no number") from None
 
 
+def _is_fitted(node: Any) -> bool:
+    """Whether a node is a number that may become any other."""
+    is_number = not isinstance(node.value, (str, bool))
+    return is_number and not (isinstance(node.ret, type) and issubclass(node.ret, int))
+
+
+def _with_number(node: Any, value: float) -> Any:
+    made = copy.copy(node)  # others may have the same node
+    made.value = value
+    if not isinstance(vars(type(node)).get("name"), str):  # that of an ephemeral constant is its type's
+        made.name = str(value)
+    return made
+
+
 def tree_of(population: Population, expression: int, pset: Any, primitives: Mapping[str, str] | None = None) -> list[Any]:
     """The nodes of an expression in prefix order: ``creator.Individual(tree_of(...))`` is the way back to DEAP.
 
-    Raises:
-        ValueError: An operator that is no primitive of the set, or an expression with parameters.
-    """
-    from deap import gp
+    Of a typed set, constants have the types of their places.
 
-    by_op = {op: name for name, op in _ops_of(pset, primitives or {}).items()}
+    Raises:
+        ValueError: An operator that is no primitive of the set, an expression with parameters, or a part that has not the
+            type of its place.
+    """
+    by_op = {op: name for name, op in _meanings_of(pset, primitives or {})[1].items()}
     codes = population.codes[population.offsets[expression]:population.offsets[expression + 1]]
     numbers = population.constants[population.offsets[expression]:population.offsets[expression + 1]]
     names = {op.code: op for op in ops.values()}
@@ -182,13 +366,32 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
             op = names[code]
             if op.name not in by_op:
                 raise ValueError(f"operator {op.name!r} is no primitive of the set")
+            primitive = pset.mapping[by_op[op.name]]
             operands = stack[-op.arity:]
             del stack[-op.arity:]
-            stack.append([pset.mapping[by_op[op.name]], *(node for operand in operands for node in operand)])
+            for operand, wanted in zip(operands, primitive.args):
+                operand[0] = _of_type(operand[0], wanted)
+            stack.append([primitive, *(node for operand in operands for node in operand)])
         elif code == CONSTANT:
-            stack.append([gp.Terminal(number, False, pset.ret)])
+            stack.append([number])
         elif code <= PARAMETER:
             raise ValueError("an expression with parameters is no individual")
         else:
             stack.append([pset.mapping[pset.arguments[VARIABLE - code]]])
+    stack[0][0] = _of_type(stack[0][0], pset.ret)
     return stack[0]
+
+
+def _of_type(node: Any, wanted: Any) -> Any:
+    """A node in a place of this type; of a number, its terminal."""
+    with needs("deap"):
+        from deap import gp
+
+    is_bool = isinstance(wanted, type) and issubclass(wanted, bool)
+    if isinstance(node, float):
+        if is_bool and node not in (0, 1):
+            raise ValueError(f"the number {node:g} stands where the primitive set has {wanted.__name__}")
+        return gp.Terminal(bool(node) if is_bool else node, False, wanted)
+    if isinstance(wanted, type) and isinstance(node.ret, type) and not issubclass(node.ret, wanted):
+        raise ValueError(f"{node.name!r} gives {node.ret.__name__}, where the primitive set has {wanted.__name__}")
+    return node

@@ -25,15 +25,11 @@ from . import _core, _engine
 from ._arrays import column_of, columns_of, is_on_device, names_of
 from ._engine import FIT_ITERATIONS
 from ._errors import Error, InvalidError
-from ._packages import needs
-from ._ranks import Channel, Pause, device_of, threads_of
+from ._ranks import MPI, Channel, Pause, device_of, threads_of
 from ._results import Failure, Fits, Gradients, Losses, Pending
 from ._shares import (
     LOSSES, FailuresOfRanks, arrays_of, bounds_by_cost, by_rank, checked, error_of_rank, in_order, portable, results_of, stored,
 )
-
-with needs("mpi4py"):
-    from mpi4py import MPI
 
 
 class Dataset(_engine.Dataset):

@@ -17,12 +17,12 @@ import numpy as np
 from ._arrays import names_of
 from ._engine import Engine
 from ._expressions import CONSTANT, PARAMETER, Population
-from ._lambdify import default_engine
+from ._lambdify import engine_of
 from ._sympy import from_sympy, to_sympy
 
 
 def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequence[str] | None = None,
-          iterations: int = 100, loss: str = "mse", engine: Engine | None = None) -> Any:
+          iterations: int = 100, loss: str = "mse", engine: Engine | str | None = None) -> Any:
     """A copy of PySR's table of equations, with constants that are fitted to `X` and `y`.
 
     Every number that is no integer is a constant to be fitted, from its present value.
@@ -33,7 +33,8 @@ def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequenc
         X, y, weights: As of `Engine.upload`.
         names: Names of the variables in the equations; by default those of a data frame, else x0, x1, ...
         iterations, loss: As of `Engine.fit`.
-        engine: By default one of precision f64 on cuda:0, if it can be used, else the CPU.
+        engine: An engine, or a device such as ``"cpu"``: one of precision f64 there. By default on cuda:0, if it can be
+            used, else the CPU.
 
     Returns:
         The table with new values in ``equation``, ``sympy_format``, ``loss`` and ``score`` (PySR's: the fall of log(loss)
@@ -46,7 +47,7 @@ def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequenc
 
     if loss in ("r2", "scaled-r2", "correlation"):
         raise ValueError(f"loss is {loss!r}, expected one that is smaller for better predictions")
-    engine = engine or default_engine()
+    engine = engine_of(engine)
     names = list(names_of(X) or []) if names is None else list(names)
     data = engine.upload(X, y, weights, names)
     table = equations.copy()

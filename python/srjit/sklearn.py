@@ -12,7 +12,7 @@ import numpy as np
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import Population, parse
-from ._lambdify import default_engine
+from ._lambdify import default_engine, engine_of
 from ._packages import needs
 from ._search import Formula, options_of, run_search, whole
 
@@ -318,7 +318,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
 
 def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None, *, parameters: Any = None,
-          scoring: str = "r2", engine: Engine | None = None) -> np.ndarray:
+          scoring: str = "r2", engine: Engine | str | None = None) -> np.ndarray:
     """Scores of many expressions in one call; larger is better, as everywhere in scikit-learn.
 
     Args:
@@ -340,7 +340,7 @@ def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None,
     if scoring not in losses:
         raise ValueError(f"scoring is {scoring!r}, expected one of {', '.join(losses)}")
     loss, sign = losses[scoring]
-    engine = engine or default_engine()
+    engine = engine_of(engine)
     data = engine.upload(X, y, sample_weight)
     program = engine.compile(expressions, names=data)
     losses = engine.loss(program, data, parameters, loss=loss, nan="reject")

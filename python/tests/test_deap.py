@@ -139,14 +139,141 @@ def test_a_loss_that_is_not_finite_is_the_worst(pset, evaluator):
 def test_unknown_primitives_are_named(engine):
     with pytest.raises(ValueError, match=r"no operator is known for protected_div \(2 operands\)"):
         srjit.deap.Evaluator(primitive_set(), X, Y, engine=engine)
-    with pytest.raises(ValueError, match="there is no operator 'division'"):
+    with pytest.raises(ValueError, match="'division' is no operator .* and no expression: unknown name 'division'"):
         srjit.deap.Evaluator(primitive_set(), X, Y, primitives={"protected_div": "division"}, engine=engine)
     with pytest.raises(ValueError, match="2 operands, but operator 'sin' 1"):
         srjit.deap.Evaluator(primitive_set(), X, Y, primitives={"protected_div": "sin"}, engine=engine)
     with pytest.raises(ValueError, match="names sbu, which"):
         srjit.deap.Evaluator(primitive_set(), X, Y, primitives={**PRIMITIVES, "sbu": "sub"}, engine=engine)
-    with pytest.raises(ValueError, match="X has 2 columns, but the primitive set 1 arguments"):
-        srjit.deap.Evaluator(primitive_set(), np.ones((3, 2)), np.ones(3), primitives=PRIMITIVES, engine=engine)
+    for text, message in (("x0 + x2", "has x2, but the primitive 2 operands"), ("p0 * x0", "has a parameter")):
+        with pytest.raises(ValueError, match=message):
+            srjit.deap.Evaluator(primitive_set(), X, Y, primitives={"protected_div": text}, engine=engine)
+    with pytest.raises(TypeError, match="the names of primitives"):
+        srjit.deap.Evaluator(primitive_set(), X, Y, primitives={protected_div: "zdiv"}, engine=engine)
+
+
+def test_other_arguments_are_checked_at_once(engine):
+    def made(columns=X, **options):
+        return srjit.deap.Evaluator(primitive_set(), columns, Y, primitives=PRIMITIVES, engine=engine, **options)
+
+    with pytest.raises(ValueError, match="X has 2 columns, but the primitive set 1 argument"):
+        made(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="'MSE' is none of sse, mse"):
+        made(loss="MSE")
+    with pytest.raises(ValueError, match="nan is 'zero'"):
+        made(nan="zero")
+    with pytest.raises(TypeError, match="expected a list of individuals"):
+        made().losses(gp.PrimitiveTree.from_string("add(half, ARG0)", primitive_set()))
+    with pytest.raises(TypeError, match="register its `map` as toolbox.map"):
+        pickle.dumps(made())
+
+
+def test_automatically_defined_functions_are_refused(engine):
+    pset, adf = primitive_set(), gp.PrimitiveSet("ADF0", 2)
+    pset.addADF(adf)
+    with pytest.raises(ValueError, match="ADF0 is an automatically defined function"):
+        srjit.deap.Evaluator(pset, X, Y, primitives=PRIMITIVES, engine=engine)
+    with pytest.raises(TypeError, match="expected one primitive set"):
+        srjit.deap.Evaluator([pset, adf], X, Y, primitives=PRIMITIVES, engine=engine)
+
+
+def test_columns_of_a_frame_are_arguments_by_name(engine):
+    pandas = pytest.importorskip("pandas")
+    pset = gp.PrimitiveSet("MAIN", 2)
+    pset.addPrimitive(operator.sub, 2)
+    pset.renameArguments(ARG0="a", ARG1="b")
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]})
+    evaluator = srjit.deap.Evaluator(pset, frame, [-2.0, -3.0], engine=engine)
+    tree = gp.PrimitiveTree.from_string("sub(a, b)", pset)
+    program = engine.compile(evaluator.population([tree]))
+    assert evaluator.losses([tree])[0] == engine.loss(program, evaluator.data).values[0] == 0
+    assert evaluator.population([tree])[0] == "a - b"
+    with pytest.raises(ValueError, match="the columns of X are b, a, in another order than the arguments .*: a, b"):
+        srjit.deap.Evaluator(pset, frame[["b", "a"]], [1.0, 2.0], engine=engine)
+    other = frame.rename(columns={"a": "x", "b": "y"})
+    assert srjit.deap.Evaluator(pset, other, [-2.0, -3.0], engine=engine).losses([tree])[0] == 0
+
+
+def shifted_log(left, right):
+    return math.log(max(abs(left), 1e-9)) - right
+
+
+def set_with_templates():
+    pset = primitive_set()
+    pset.addPrimitive(shifted_log, 2)
+    return pset
+
+
+TEMPLATES = {**PRIMITIVES, "shifted_log": "log(max(abs(x0), 1e-9)) - x1", "neg": "0 - x0"}
+
+
+def test_primitives_can_be_expressions(engine):
+    pset = set_with_templates()
+    evaluator = srjit.deap.Evaluator(pset, X, Y, primitives=TEMPLATES, engine=engine)
+    random.seed(3)
+    trees = [gp.PrimitiveTree(gp.genGrow(pset, 1, 5)) for _ in range(200)]
+    assert sum("shifted_log" in str(tree) for tree in trees) > 50
+    found = evaluator.losses(trees)
+    for tree, loss in zip(trees, found.tolist()):
+        function = gp.compile(tree, pset)
+        expected = np.mean([(function(x) - y) ** 2 for x, y in zip(X[:, 0].tolist(), Y.tolist())])
+        assert loss == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    tree = gp.PrimitiveTree.from_string("shifted_log(add(ARG0, half), shifted_log(0.25, ARG0))", pset)
+    assert evaluator.population([tree])[0] == "log(max(abs(ARG0 + 0.5), 1e-09)) - (log(max(abs(0.25), 1e-09)) - ARG0)"
+
+
+def test_a_tree_that_doubles_at_each_level_is_refused(engine):
+    pset = gp.PrimitiveSet("MAIN", 1)
+    pset.addPrimitive(lambda x: x * x, 1, name="twice")
+    evaluator = srjit.deap.Evaluator(pset, X, Y, primitives={"twice": "x0 * x0"}, engine=engine)
+    twice, argument = pset.mapping["twice"], pset.mapping["ARG0"]
+    assert evaluator.losses([[twice] * 10 + [argument]]).shape == (1,)
+    with pytest.raises(ValueError, match="more than 16777216 nodes"):
+        evaluator.losses([[twice] * 40 + [argument]])
+
+
+@pytest.mark.parametrize("primitives", [PRIMITIVES, TEMPLATES])
+def test_numbers_of_individuals_are_fitted(engine, primitives):
+    pset = set_with_templates() if primitives is TEMPLATES else primitive_set()
+    y = 3 * X[:, 0] - 0.75
+    evaluator = srjit.deap.Evaluator(pset, X, y, primitives=primitives, engine=engine)
+    constant = pset.mapping["rand101"]
+    drawn = [constant(), constant()]
+    for node in drawn:
+        node.value = 1
+    add, mul, argument, half = (pset.mapping[name] for name in ("add", "mul", "ARG0", "half"))
+    line = creator.Individual([add, mul, drawn[0], argument, drawn[1]])
+    same = creator.Individual(line)
+    fixed = creator.Individual([mul, half, argument])
+    losses = evaluator.fit([line, fixed], iterations=20)
+    assert [node.value for node in line if not node.arity and node is not argument] == pytest.approx([3, -0.75])
+    assert all(type(line[place]) is constant and line[place].name == "rand101" for place in (2, 4))
+    assert [node.value for node in drawn] == [1, 1] and str(same) != str(line)  # others may have the same nodes
+    assert str(fixed) == "mul(half, ARG0)"  # a name is no number
+    np.testing.assert_array_equal(losses, evaluator.losses([line, fixed]))
+    assert line.fitness.values == (losses[0],) and losses[0] < 1e-20 < losses[1]
+    again = gp.PrimitiveTree.from_string("mul(ARG0, 1.0)", pset)
+    evaluator.fit([again])
+    assert str(again) == f"mul(ARG0, {again[2].value!r})" and again[2].name == str(again[2].value)
+
+
+def test_fitness_of_more_than_the_loss(pset, engine):
+    evaluator = srjit.deap.Evaluator(pset, X, Y, primitives=PRIMITIVES, engine=engine,
+                                     fitness=lambda individual, loss: (loss, len(individual)))
+    random.seed(4)
+    trees = toolbox_of(pset).population(n=5)
+    losses = evaluator.losses(trees)
+    expected = [(loss, len(tree)) for tree, loss in zip(trees, losses.tolist())]
+    assert evaluator.map(evaluator.evaluate, trees) == expected == [evaluator.evaluate(tree) for tree in trees]
+
+
+def test_evaluating_one_by_one_is_a_warning(pset, evaluator):
+    random.seed(5)
+    trees = toolbox_of(pset).population(n=3)
+    with pytest.warns(RuntimeWarning, match="one by one") as warned:
+        values = evaluator.map(lambda tree: (evaluator.evaluate(tree)[0] + len(tree),), trees)
+    assert len(warned) == 1
+    assert values == [(loss + len(tree),) for tree, loss in zip(trees, evaluator.losses(trees).tolist())]
 
 
 def test_evaluators_are_collected(pset, engine):
@@ -167,3 +294,23 @@ def test_typed_sets(engine):
                                      loss="sum", engine=engine)
     tree = gp.PrimitiveTree.from_string("choose(lt(ARG0, ARG1), ARG0, mul(ARG1, ARG1))", pset)
     assert evaluator.losses([tree])[0] == 1 + 1
+
+
+def test_trees_of_typed_sets_have_the_types_of_their_places(engine):
+    pset = gp.PrimitiveSetTyped("MAIN", [float], bool)
+    pset.addPrimitive(operator.mul, [float, float], float)
+    pset.addPrimitive(operator.lt, [float, float], bool)
+    pset.addPrimitive(max, [bool, bool], bool)
+    pset.addTerminal(False, bool)
+    pset.addTerminal(2.5, float)
+    evaluator = srjit.deap.Evaluator(pset, X, Y, engine=engine)
+    tree = gp.PrimitiveTree.from_string("max(lt(ARG0, mul(2.5, ARG0)), False)", pset)
+    back = gp.PrimitiveTree(evaluator.tree_of(evaluator.population([tree]), 0))
+    assert str(back) == str(tree) and [node.ret for node in back] == [node.ret for node in tree]
+    assert back[-1].value is False
+    for text, message in (("max(x0 < 1, 0.5)", "the number 0.5 stands where the primitive set has bool"),
+                          ("max(x0 < 1, x0)", "'ARG0' gives float, where the primitive set has bool"),
+                          ("x0*x0", "'mul' gives float")):
+        text = text.replace("x0 < 1", "lt(x0, 1)")
+        with pytest.raises(ValueError, match=message):
+            evaluator.tree_of(srjit.parse(text), 0)

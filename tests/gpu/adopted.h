@@ -21,7 +21,7 @@ struct Layout {
 /// Device memory of a caller. Throws CudaFailure.
 class ForeignMemory {
  public:
-  ForeignMemory() : cuda_(Cuda::open(loadDriver().value(), 0).value()), current_(*cuda_) {
+  ForeignMemory() : cuda_(Cuda::open(loadDriver().value(), deviceOrdinal()).value()), current_(*cuda_) {
     stream_ = std::make_shared<const Stream>(cuda_);
   }
 

@@ -75,6 +75,12 @@ std::vector<Mode> allModes() {
   return modes;
 }
 
+int deviceOrdinal() {
+  constexpr std::string_view kPrefix = "cuda:";
+  const std::string name = deviceName();
+  return name.starts_with(kPrefix) ? std::stoi(name.substr(kPrefix.size())) : 0;
+}
+
 const std::string& gpuFault() {
   static const std::string kFault = [] {
     const auto engine = Engine::create({.device = deviceName(), .cache_directory = ""});
@@ -88,7 +94,7 @@ Engine engineOf(Mode mode, Memory memory) { return Machine::instance().engine(mo
 void onAllCores(std::size_t count, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::thread> threads;
-  const std::size_t cores = std::max(2U, std::thread::hardware_concurrency());
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   for (std::size_t t = 0; t < std::min(count, cores); ++t) {
     threads.emplace_back([&] {
       for (std::size_t i = next++; i < count; i = next++) body(i);

@@ -30,6 +30,9 @@ enum class Memory {
   kStreamed,  ///< data are streamed, in the smallest chunks
 };
 
+/// The number of the device under test.
+int deviceOrdinal();
+
 /// Why no GPU can be tested; empty if there is one.
 const std::string& gpuFault();
 

@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -305,6 +306,13 @@ TEST(Doctor, ListsWhatWasFound) {
 }
 
 // An existing file may not be loadable as a library.
+TEST(Doctor, SaysThatTheCpuNeedsNothingOfWhatIsMissing) {
+  const Scratch scratch;
+  const Outcome outcome = runShell("env PATH=/nowhere SRJIT_CUDA_HOME=/nowhere \"$SRJIT\" doctor", scratch.path(""));
+  ASSERT_THAT(outcome.out, HasSubstr("\nmissing gnuplot "));
+  EXPECT_THAT(outcome.out, EndsWith("\nAll expressions can be evaluated on the CPU, without what is missing.\n"));
+}
+
 TEST(Doctor, UnloadableComponentsAreMissing) {
   const Scratch scratch;
   std::filesystem::create_directories(scratch.path("lib64"));

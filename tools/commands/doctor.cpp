@@ -12,11 +12,16 @@ namespace {
 
 std::string textReport(const std::vector<Finding>& findings) {
   std::string text;
+  bool all_found = true, cpu_works = true;
   for (const Finding& finding : findings) {
     text +=
         fmt::format("{:<8}{:<18}{}\n", finding.found ? "ok" : "missing", finding.name, text::printable(finding.what));
-    if (!finding.found) text += fmt::format("{:<8}{:<18}needed for: {}\n", "", "", finding.needed_for);
+    if (finding.found) continue;
+    text += fmt::format("{:<8}{:<18}needed for: {}\n", "", "", finding.needed_for);
+    all_found = false;
+    cpu_works = cpu_works && finding.name != kHostCode;
   }
+  if (!all_found && cpu_works) text += "All expressions can be evaluated on the CPU, without what is missing.\n";
   return text;
 }
 
