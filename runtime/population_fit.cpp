@@ -13,6 +13,7 @@
 #include "passes/gradient/deriver.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_terms.h"
+#include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
 
 namespace srjit {
@@ -112,7 +113,6 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
   });
 }
 
-// Each entry has several arrays, and freeing those of a large population takes as long as some passes.
 PopulationFit::~PopulationFit() {
   engine_.executor->execute(
       [&] { tbb::parallel_for(std::size_t{0}, entries_.size(), [&](std::size_t i) { entries_[i].reset(); }); });
@@ -140,11 +140,14 @@ Result<Losses> PopulationFit::pass() {
   base_.deadline.check();
   makeProgram();
   fillParameters();
-  return runTask(engine_, {.program = *derived_,
-                           .data = base_.data,
-                           .parameters = parameters_,
-                           .loss = kPlainSums,
-                           .deadline = base_.deadline});
+  const Stopwatch watch;
+  Result<Losses> sums = runTask(engine_, {.program = *derived_,
+                                          .data = base_.data,
+                                          .parameters = parameters_,
+                                          .loss = kPlainSums,
+                                          .deadline = base_.deadline});
+  remake_rule_.evaluated(active_.size(), watch.seconds());
+  return sums;
 }
 
 // Expressions without a value have no fit.
@@ -160,16 +163,23 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   }
   if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
-  tbb::enumerable_thread_specific<LinearFinder> finders(given.precision, given.math);
+  struct Finder {
+    Finder(Precision precision, Math math) : linear(precision, math) {}
+    LinearFinder linear;
+    std::vector<double> start;
+  };
+  tbb::enumerable_thread_specific<Finder> finders(given.precision, given.math);
   tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
     if (fails[e]) return;
     std::span<const std::uint32_t> linear;
     // Other losses are no squares of the residuals that linear parameters minimise.
-    if (derivation_.quantity == Quantity::kNormalEquations) linear = finders.local().of(source_->expressions[e]);
+    Finder& finder = finders.local();
+    std::pmr::monotonic_buffer_resource& memory = memory_.local();
+    if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.of(source_->expressions[e]);
     for (std::size_t s = 0; s < start_count; ++s) {
-      const std::vector<double> start = startOf(e, starts.subspan(s * all, all));
-      entries_[e * start_count + s] =
-          std::make_unique<FitEntry>(FitEntry{e, s, fit::ParameterFit(start, linear, given.precision, options_)});
+      startOf(e, starts.subspan(s * all, all), finder.start);
+      entries_[e * start_count + s] = EntryPointer(std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
+          FitEntry{e, s, fit::ParameterFit(finder.start, linear, given.precision, options_, &memory)}));
     }
   });
   for (const auto& entry : entries_) {
@@ -178,34 +188,37 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
 }
 
 // Offset 0 and factor 1 of a scaled expression.
-std::vector<double> PopulationFit::startOf(std::size_t expression, std::span<const double> start) const {
+void PopulationFit::startOf(std::size_t expression, std::span<const double> start, std::vector<double>& all) const {
   const auto own = start.subspan(program_.source->parameterOffset(expression), givenParameters(expression));
-  std::vector<double> all(own.begin(), own.end());
+  all.assign(own.begin(), own.end());
   for (const double value : {0.0, 1.0}) {
     if (all.size() < source_->expressions[expression].parameterCount()) all.push_back(value);
   }
-  return all;
 }
 
 std::size_t PopulationFit::givenParameters(std::size_t expression) const {
   return program_.source->parameterOffset(expression + 1) - program_.source->parameterOffset(expression);
 }
 
-// Fits that ended stay in the program until they are half of it, since making another takes as long as some launches.
 void PopulationFit::makeProgram() {
-  if (derived_ && 2 * active_.size() > in_program_.size()) return;
+  if (derived_ && !remake_rule_.isDue(active_.size())) return;
   in_program_ = active_;
   const bool is_whole = in_program_.size() == source_->expressions.size() &&
                         std::ranges::all_of(in_program_, [](const FitEntry* entry) { return entry->start == 0; });
+  double seconds = 0;
   const auto make = [&](const ProgramSource& source) {
+    const Stopwatch watch;
     // So many evaluations as a fit of average length has, which decide about the tier.
     constexpr double kUsualPasses = 15;
     const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
                                  .expected_rows = data_.rows};
-    return deriveProgram(engine_, source, program_, derivation_, compile, base_.deadline);
+    Program made = deriveProgram(engine_, source, program_, derivation_, compile, base_.deadline);
+    seconds = watch.seconds();
+    return made;
   };
   derived_ =
       is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); }) : make(partSource());
+  remake_rule_.made(in_program_.size(), seconds);
   for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;
 }
 

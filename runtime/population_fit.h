@@ -3,14 +3,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include <tbb/enumerable_thread_specific.h>
 
 #include "passes/gradient/derivation.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/levenberg_marquardt.h"
+#include "runtime/fit/remake_rule.h"
 
 namespace srjit {
 
@@ -20,6 +24,11 @@ struct FitEntry {
   fit::ParameterFit fit;
   LossSums rows = {};  ///< which rows count with the best parameters so far
   std::optional<Error> error = {};
+};
+
+/// Of an object in memory that is given back as a whole.
+struct DestroyAlone {
+  void operator()(FitEntry* entry) const noexcept { std::destroy_at(entry); }
 };
 
 /// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
@@ -37,7 +46,7 @@ class PopulationFit {
 
  private:
   std::size_t givenParameters(std::size_t expression) const;
-  std::vector<double> startOf(std::size_t expression, std::span<const double> start) const;
+  void startOf(std::size_t expression, std::span<const double> start, std::vector<double>& all) const;
   void makeEntries(std::span<const double> starts);
   Result<Losses> pass();
   void makeProgram();
@@ -55,11 +64,16 @@ class PopulationFit {
   const Dataset::State& data_;
   const Derivation derivation_;
   const FitOptions options_;
-  std::vector<Failure> failures_;                   ///< of expressions that have no fit
-  std::shared_ptr<const ProgramSource> source_;     ///< of the expressions that are fitted
-  std::vector<std::unique_ptr<FitEntry>> entries_;  ///< those of expression e from e * starts on; null: it fails
+  std::vector<Failure> failures_;                ///< of expressions that have no fit
+  std::shared_ptr<const ProgramSource> source_;  ///< of the expressions that are fitted
+  /// Of entries_, by the thread that made them: each has some 20 arrays, and one allocation for each takes threads as
+  /// long as some passes.
+  tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
+  using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
+  std::vector<EntryPointer> entries_;  ///< those of expression e from e * starts on; null: it fails
   std::vector<FitEntry*> active_, in_program_;
   std::optional<Program> derived_;  ///< of in_program_
+  fit::RemakeRule remake_rule_;     ///< of derived_
   std::vector<double> parameters_;
 };
 

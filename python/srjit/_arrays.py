@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,9 +85,16 @@ def _of_dlpack(array: Any, what: str) -> DeviceArray:
         raise ValueError(f"{what} is on a device of another kind than CUDA GPUs (DLPack device type {int(kind)})")
     # A tensor that torch is to differentiate through would refuse.
     source = array.detach() if hasattr(array, "detach") else array
-    capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
+    with _current_device(source, number):
+        capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
     pointer, shape, strides, name, owner = _core.device_memory(capsule)
     return _matrix(pointer, shape, strides, name, what, number, _LEGACY_DEFAULT_STREAM, owner)
+
+
+def _current_device(array: Any, number: int) -> Any:
+    """Torch exports tensors of its current device alone."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.device(number) if torch and isinstance(array, torch.Tensor) else contextlib.nullcontext()
 
 
 def _of_cuda_array_interface(array: Any, what: str) -> DeviceArray:

@@ -1,5 +1,9 @@
 """Data as callers have it."""
 
+import contextlib
+import sys
+import types
+
 import numpy as np
 import pytest
 import srjit
@@ -103,6 +107,28 @@ def test_a_cpu_engine_refuses_memory_of_a_gpu():
     assert problem.value.code == "unsupported"
     with pytest.raises(ValueError, match="y is not"):
         engine.upload(OnDevice(), [1.0, 2.0])
+
+
+def test_torch_exports_a_tensor_while_its_device_is_the_current_one(monkeypatch):
+    current = [0]
+
+    class Tensor:
+        def __dlpack_device__(self):
+            return (2, 1)
+
+        def __dlpack__(self, stream):
+            assert current == [1] and stream == 1
+            raise BufferError("exported")
+
+    @contextlib.contextmanager
+    def device(number):
+        current[0], before = number, current[0]
+        yield
+        current[0] = before
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(device=device)))
+    with pytest.raises(BufferError, match="exported"):
+        srjit._arrays.device_array(Tensor(), "X")
 
 
 def test_nothing_is_dropped_silently(engine):

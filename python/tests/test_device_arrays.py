@@ -145,3 +145,16 @@ def test_what_does_not_fit_is_an_error(gpu):
     if torch.cuda.device_count() > 1:
         with pytest.raises(ValueError, match="cuda:1"):
             gpu.upload(torch.tensor(X, device="cuda:1"))
+
+
+def test_tensors_of_another_device_than_torchs_current_one():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    X, y = rows()
+    engine = srjit.Engine("cuda:1", "f32")
+    data = engine.upload(torch.tensor(X, device="cuda:1"), torch.tensor(y, device="cuda:1"))
+    assert torch.cuda.current_device() == 0
+    host = srjit.Engine("cpu", "f32")
+    expected = host.loss(host.compile("x0"), host.upload(X, y)).values
+    np.testing.assert_array_equal(engine.loss(engine.compile("x0"), data).values, expected)

@@ -27,8 +27,11 @@ constexpr double kLongestStep = 3;
 // Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
 double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
 
-std::vector<std::uint32_t> linearFirst(std::span<const std::uint32_t> linear, std::size_t count) {
-  std::vector<std::uint32_t> order(linear.begin(), linear.end());
+std::pmr::vector<std::uint32_t> linearFirst(std::span<const std::uint32_t> linear, std::size_t count,
+                                            std::pmr::memory_resource* memory) {
+  std::pmr::vector<std::uint32_t> order(memory);
+  order.reserve(count);
+  order.assign(linear.begin(), linear.end());
   for (std::uint32_t i = 0; i < count; ++i) {
     if (std::ranges::find(linear, i) == linear.end()) order.push_back(i);
   }
@@ -44,24 +47,24 @@ double sumOfSquares(std::span<const double> values) {
 }  // namespace
 
 ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
-                           const FitOptions& options)
+                           const FitOptions& options, std::pmr::memory_resource* memory)
     : iterations_(options.iterations),
       loss_tolerance_(options.loss_tolerance),
       step_tolerance_(std::max(options.step_tolerance, 2 * lastPlace(precision))),
       pivot_threshold_(pivotThreshold(precision)),
       linear_(linear.size()),
-      order_(linearFirst(linear, start.size())),
-      current_(start.size()),
-      trial_(start.size()),
-      best_(start.size()),
-      trial_in_order_(start.begin(), start.end()),
-      best_in_order_(start.begin(), start.end()),
-      cholesky_(start.size()),
-      solution_(start.size()),
-      step_(start.size()),
-      scales_(start.size()),
-      was_independent_(start.size()),
-      added_(start.size()),
+      order_(linearFirst(linear, start.size(), memory)),
+      current_(start.size(), memory),
+      trial_(start.size(), memory),
+      best_(start.size(), memory),
+      trial_in_order_(start.begin(), start.end(), memory),
+      best_in_order_(start.begin(), start.end(), memory),
+      cholesky_(start.size(), memory),
+      solution_(start.size(), memory),
+      step_(start.size(), memory),
+      scales_(start.size(), memory),
+      was_independent_(start.size(), memory),
+      added_(start.size(), memory),
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
       damping_(kFirstDamping),
       growth_(2) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -37,13 +38,13 @@ namespace srjit::fit {
 /// are then reweighted (P. J. Green, J. R. Stat. Soc. B 46(2), 1984), and trials are compared by the loss, which may be
 /// negative.
 ///
-/// Results depend on the sums alone. Allocates in the constructor alone. Not thread-safe.
+/// Results depend on the sums alone. Allocates in the constructor alone, from `memory`. Not thread-safe.
 class ParameterFit {
  public:
   /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
   /// take more passes. `precision` is that of the terms of sums.
   ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
-               const FitOptions& options);
+               const FitOptions& options, std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   bool done() const noexcept { return status_ != FitStatus::kRunning; }
   FitStatus status() const noexcept { return status_; }
@@ -72,13 +73,14 @@ class ParameterFit {
  private:
   /// Parameters with their sums, linear ones first.
   struct Point {
-    explicit Point(std::size_t size) : parameters(size), gradient(size), gram(triangleSize(size)) {}
-    std::vector<double> parameters;
+    Point(std::size_t size, std::pmr::memory_resource* memory)
+        : parameters(size, memory), gradient(size, memory), gram(triangleSize(size), memory) {}
+    std::pmr::vector<double> parameters;
     double loss = 0;
-    std::vector<double> gradient;  ///< J'r
-    std::vector<double> gram;      ///< J'J
-    double linear_gain = 0;        ///< by how much the best linear parameters would lower the loss
-    bool is_settled = false;       ///< whether the linear parameters are near the best
+    std::pmr::vector<double> gradient;  ///< J'r
+    std::pmr::vector<double> gram;      ///< J'J
+    double linear_gain = 0;             ///< by how much the best linear parameters would lower the loss
+    bool is_settled = false;            ///< whether the linear parameters are near the best
     /// What trials are compared by.
     double value() const noexcept { return is_settled ? projected() : loss; }
     double projected() const noexcept { return linear_gain == 0 ? loss : loss > linear_gain ? loss - linear_gain : 0; }
@@ -109,17 +111,17 @@ class ParameterFit {
   double pivot_threshold_;
   FitStatus status_ = FitStatus::kRunning;
   unsigned passes_ = 0;
-  std::size_t linear_;                ///< how many
-  std::vector<std::uint32_t> order_;  ///< linear parameters first
+  std::size_t linear_;                     ///< how many
+  std::pmr::vector<std::uint32_t> order_;  ///< linear parameters first
   Point current_, trial_, best_;
-  std::vector<double> trial_in_order_, best_in_order_;
+  std::pmr::vector<double> trial_in_order_, best_in_order_;
 
   ScaledCholesky cholesky_;
-  std::vector<double> solution_;  ///< forward()'s at the trial
-  std::vector<double> step_;
-  std::vector<double> scales_;  ///< the largest diagonal so far of the Schur complement; 0 of linear parameters
-  std::vector<std::uint8_t> was_independent_;  ///< at a point that was accepted
-  std::vector<double> added_;
+  std::pmr::vector<double> solution_;  ///< forward()'s at the trial
+  std::pmr::vector<double> step_;
+  std::pmr::vector<double> scales_;  ///< the largest diagonal so far of the Schur complement; 0 of linear parameters
+  std::pmr::vector<std::uint8_t> was_independent_;  ///< at a point that was accepted
+  std::pmr::vector<double> added_;
   double least_decrease_;       ///< by which a step may be expected to lower a loss of 1
   double damping_, growth_;     ///< Nielsen's mu and nu
   double predicted_ = 0;        ///< of the damped step: the decrease of value(); 0 before the first

@@ -5,7 +5,8 @@
 
 namespace srjit::fit {
 
-ScaledCholesky::ScaledCholesky(std::size_t size) : factor_(triangleSize(size)), scales_(size), dependent_(size) {}
+ScaledCholesky::ScaledCholesky(std::size_t size, std::pmr::memory_resource* memory)
+    : factor_(triangleSize(size), memory), scales_(size, memory), dependent_(size, memory) {}
 
 void ScaledCholesky::factor(std::span<const double> gram, std::span<const double> added, double threshold) {
   rank_ = 0;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/data_view.h"
-#include "tests/generators/workload.h"
 #include "tests/gpu_model/fake_driver.h"
 
 namespace srjit {
