@@ -163,6 +163,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   }
   if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
+  const auto scale = isScaled(options_.loss) ? fit::ParameterFit::Scale::kLastTwo : fit::ParameterFit::Scale::kNone;
   struct Finder {
     Finder(Precision precision, Math math) : linear(precision, math) {}
     LinearFinder linear;
@@ -179,7 +180,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
       entries_[e * start_count + s] = EntryPointer(std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
-          FitEntry{e, s, fit::ParameterFit(finder.start, linear, given.precision, options_, &memory)}));
+          FitEntry{e, s, fit::ParameterFit(finder.start, linear, given.precision, options_, scale, &memory)}));
     }
   });
   for (const auto& entry : entries_) {

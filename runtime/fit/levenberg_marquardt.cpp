@@ -47,7 +47,7 @@ double sumOfSquares(std::span<const double> values) {
 }  // namespace
 
 ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
-                           const FitOptions& options, std::pmr::memory_resource* memory)
+                           const FitOptions& options, Scale scale, std::pmr::memory_resource* memory)
     : iterations_(options.iterations),
       loss_tolerance_(options.loss_tolerance),
       step_tolerance_(std::max(options.step_tolerance, 2 * lastPlace(precision))),
@@ -67,7 +67,8 @@ ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::u
       added_(start.size(), memory),
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
       damping_(kFirstDamping),
-      growth_(2) {
+      growth_(2),
+      has_scale_(scale == Scale::kLastTwo) {
   for (std::size_t i = 0; i < order_.size(); ++i) trial_.parameters[i] = start[order_[i]];
   best_.loss = std::numeric_limits<double>::infinity();
   if (options.iterations == 0) status_ = FitStatus::kIterations;
@@ -80,7 +81,9 @@ void ParameterFit::take(std::span<const double> sums) {
     keepBest();
     project();
   }
-  if (passes_ == 1) {
+  if (is_at_start_) {
+    if (is_finite && proposesScale()) return;
+    is_at_start_ = false;
     if (is_finite) return acceptStart();
     status_ = FitStatus::kNotFinite;
     return;
@@ -128,6 +131,33 @@ void ParameterFit::settlingStep() {
   std::ranges::fill(step_, 0);
   std::copy_n(solution_.begin(), linear_, step_.begin());
   cholesky_.backward(std::span(step_).first(linear_));
+}
+
+/// If a and b alone lower the loss, and the linear parameters will not be tried or lower it less, they are the next
+/// trial.
+bool ParameterFit::proposesScale() {
+  if (!std::exchange(has_scale_, false)) return false;
+  const std::size_t count = order_.size();
+  const auto placeOf = [&](std::size_t parameter) {
+    return static_cast<std::size_t>(std::ranges::find(order_, parameter) - order_.begin());
+  };
+  const std::size_t a = placeOf(count - 2), b = placeOf(count - 1);
+  const double aa = trial_.gram[triangleIndex(a, a)], bb = trial_.gram[triangleIndex(b, b)];
+  const double ab = trial_.gram[triangleIndex(std::max(a, b), std::min(a, b))];
+  const double determinant = aa * bb - ab * ab;
+  // What is constant adds nothing to a.
+  const bool is_constant = !(determinant > pivot_threshold_ * aa * bb);
+  const double of_b =
+      is_constant ? -trial_.parameters[b] : (trial_.gradient[b] * aa - trial_.gradient[a] * ab) / determinant;
+  const double of_a = (trial_.gradient[a] - of_b * ab) / aa;
+  const double gain = 2 * (of_a * trial_.gradient[a] + of_b * trial_.gradient[b]) -
+                      (of_a * (of_a * aa + 2 * of_b * ab) + of_b * of_b * bb);
+  if (!(gain > least_decrease_ * trial_.loss) || (gain <= trial_.linear_gain && !trial_.is_settled)) return false;
+  std::ranges::fill(step_, 0);
+  step_[a] = of_a;
+  step_[b] = of_b;
+  propose(trial_);
+  return true;
 }
 
 void ParameterFit::acceptStart() {

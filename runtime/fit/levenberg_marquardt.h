@@ -32,6 +32,9 @@ namespace srjit::fit {
 ///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
 ///   such (G. Kronberger, arXiv 2209.00942).
 /// - A fit ends before the pass that would only confirm it.
+/// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: f may not be linear
+/// in
+///   what b multiplies, and a fit from another b could end above the scaled loss of the start.
 ///
 /// It fits another loss than squared errors if the sums are those of Quantity::kReweighted, with half the slope and
 /// half the curvature of the loss's term in place of residual and 1, and if no parameter is said to be linear. Steps
@@ -41,10 +44,14 @@ namespace srjit::fit {
 /// Results depend on the sums alone. Allocates in the constructor alone, from `memory`. Not thread-safe.
 class ParameterFit {
  public:
+  /// Whether the last two parameters are a and b of a + b f, with 0 and 1 to start from.
+  enum class Scale { kNone, kLastTwo };
+
   /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
   /// take more passes. `precision` is that of the terms of sums.
   ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
-               const FitOptions& options, std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+               const FitOptions& options, Scale scale = Scale::kNone,
+               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   bool done() const noexcept { return status_ != FitStatus::kRunning; }
   FitStatus status() const noexcept { return status_; }
@@ -90,6 +97,7 @@ class ParameterFit {
   void keepBest();
   void project();
   void settlingStep();
+  bool proposesScale();
   void acceptStart();
   void accept();
   void accepted();
@@ -129,6 +137,8 @@ class ParameterFit {
   double step_length_ = 0;      ///< likewise: dampedLength()
   bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
   bool has_stepped_ = false;    ///< whether a step was accepted
+  bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it by a and b alone
+  bool has_scale_;              ///< whether there are a and b, which may be proposed
   unsigned settlings_ = 0;      ///< since the damped step or the start
 };
 

@@ -86,5 +86,36 @@ TEST(GeneratedFits, FindsWhatMadeTheTarget) {
   EXPECT_GE(found, tried * 95 / 100) << "of " << tried;
 }
 
+// The best factor and offset at the start are tried, where no linear parameters are better.
+TEST(GeneratedFits, OfAScaledLossEndBelowItsStart) {
+  const GeneratorOptions some{.seed = 71,
+                              .min_nodes = 3,
+                              .max_nodes = 20,
+                              .variables = 3,
+                              .parameters = 4,
+                              .ops = {Op::kAdd, Op::kSub, Op::kMul, Op::kExp, Op::kSin, Op::kCos},
+                              .parameter_probability = 0.5};
+  Workload w = Workload::random(some, 1000, 100, Spread::kTame, Precision::kF64);
+  w.target.clear();
+  for (const double x : w.columns[0]) w.target.push_back(x * x * x + x);
+  const Engine engine = cpuEngine(Precision::kF64);
+  const Program program = engine.compile(w.expressions);
+  const Dataset data = engine.upload(w.view()).value();
+  const Losses plain = engine.loss(program, data, w.parameters, {.kind = LossKind::kMse}).value();
+  constexpr double kFar = 1e12;  // y - f has few of y's digits
+  for (const LossKind kind : {LossKind::kScaledMse, LossKind::kScaledNmse}) {
+    const Losses before = engine.loss(program, data, w.parameters, {.kind = kind}).value();
+    const Fits fits = engine.fit(program, data, w.parameters, {.loss = {.kind = kind}}).value();
+    std::size_t compared = 0;
+    for (std::size_t e = 0; e < w.expressions.size(); ++e) {
+      if (!(plain.values[e] < kFar) || fits.statuses[e] == FitStatus::kNotFinite) continue;
+      ++compared;
+      EXPECT_LE(fits.losses.values[e], before.values[e] * (1 + 1e-6) + 1e-9)
+          << print(w.expressions[e], Language::kInfix);
+    }
+    EXPECT_GT(compared, 500U);
+  }
+}
+
 }  // namespace
 }  // namespace srjit
