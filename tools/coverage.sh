@@ -7,6 +7,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SRJIT_ROOT"
 
+if [[ "${1-}" == -h || "${1-}" == --help ]]; then
+  show_usage
+  exit
+fi
 build=build/asan profiles=(build/asan/profiles/*.profraw)
 [[ -e "${profiles[0]}" ]] || fail "no test has run" "ctest --preset asan writes $build/profiles"
 llvm-profdata-19 merge -sparse -o "$build/tests.profdata" "${profiles[@]}"

@@ -6,6 +6,11 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SRJIT_ROOT"
 
+case "${1-}" in
+  '') ;;
+  -h | --help) show_usage; exit ;;
+  *) fail "unknown option '$1'" "usage: tools/demo.sh" ;;
+esac
 install_packages "${SRJIT_BUILD_PACKAGES[@]}"
 describe_cuda
 build_preset release --target sr-jit

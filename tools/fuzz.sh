@@ -28,6 +28,7 @@ while (($#)); do
       shift
       ;;
     --no-merge) merges=false ;;
+    -h | --help) show_usage; exit ;;
     -*) fail "unknown option '$1'" "the first lines of tools/fuzz.sh name all" ;;
     *) targets+=("$1") ;;
   esac

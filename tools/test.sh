@@ -13,7 +13,7 @@ quick=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
-    --help) show_usage && exit ;;
+    -h | --help) show_usage; exit ;;
     *) fail "unknown option '$argument'" "usage: tools/test.sh [--quick]" ;;
   esac
 done

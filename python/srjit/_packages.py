@@ -23,9 +23,11 @@ def name_nvidia_packages() -> None:
 
 
 @contextlib.contextmanager
-def needs(package: str) -> Iterator[None]:
-    """Around imports of what pip installs as ``package``: an error says so, instead of naming some module of it."""
+def needs(package: str, *modules: str) -> Iterator[None]:
+    """Around imports of `modules` (by default of its name) of what pip installs as ``package``: an error says so."""
     try:
         yield
     except ModuleNotFoundError as problem:
+        if problem.name not in (modules or (package,)):
+            raise
         raise ModuleNotFoundError(f"srjit needs {package} for this: pip install {package}", name=problem.name) from problem

@@ -19,7 +19,7 @@ from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
 from ._lambdify import engine_of
 from ._packages import needs
 
-with needs("bingo-nasa"):
+with needs("bingo-nasa", "bingo"):
     from bingo.evaluation import evaluation, fitness_function
     from bingo.local_optimizers.local_opt_fitness import LocalOptFitnessFunction
     from bingo.symbolic_regression.explicit_regression import ExplicitRegression

@@ -20,7 +20,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import names_of
-from ._engine import Engine
+from ._engine import FIT_ITERATIONS, Engine
 from ._errors import Error
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops, parse
 from ._lambdify import engine_of
@@ -34,7 +34,8 @@ _KNOWN: list[tuple[Any, str]] = [
     *((getattr(math, name), name) for name in (
         "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp",
         "expm1", "log", "log2", "log10", "log1p", "sqrt", "floor", "ceil", "erf", "pow")),
-    (math.fabs, "abs"), (np.fabs, "abs"), (np.round, "round"), (np.around, "round"), (abs, "abs"), (min, "min"), (max, "max"), (round, "round"), (pow, "pow"),
+    (math.fabs, "abs"), (np.fabs, "abs"), (np.round, "round"), (np.around, "round"),
+    (abs, "abs"), (min, "min"), (max, "max"), (round, "round"), (pow, "pow"),
     *((getattr(np, name), op) for name, op in (
         ("add", "add"), ("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("power", "pow"),
         ("negative", "neg"), ("absolute", "abs"), ("mod", "mod"), ("minimum", "min"), ("maximum", "max"),
@@ -49,6 +50,10 @@ _KNOWN: list[tuple[Any, str]] = [
 
 # A primitive that stands for an expression can double a tree at each level.
 _MOST_NODES = 1 << 24
+# A fit of k numbers takes k^2 / 2 sums.
+_MOST_NUMBERS = 256
+# Losses of which larger values are better.
+_LARGER_IS_BETTER = ("r2", "scaled-r2")
 
 
 class Evaluator:
@@ -93,7 +98,7 @@ class Evaluator:
         self.nan = nan
         self.evaluations = 0
         self._fitness = fitness or (lambda individual, value: (value,))
-        self._maps_one_by_one = False
+        self._is_mapping_another = False  # another function is mapped, and nobody was warned yet
         self._pset = pset
         self._primitives = dict(primitives or {})
         self._arguments = {name: i for i, name in enumerate(pset.arguments)}
@@ -113,8 +118,8 @@ class Evaluator:
 
     def evaluate(self, individual: Any) -> Any:
         """The fitness of one individual, for ``toolbox.evaluate``."""
-        if self._maps_one_by_one:
-            self._maps_one_by_one = False
+        if self._is_mapping_another:
+            self._is_mapping_another = False
             warnings.warn("individuals are evaluated one by one, since toolbox.evaluate is not `evaluate` alone: "
                           "`fitness` can add to the loss, and `map` evaluates all at once", RuntimeWarning, stacklevel=2)
         return self._fitness(individual, float(self.losses([individual])[0]))
@@ -122,39 +127,53 @@ class Evaluator:
     def map(self, function: Callable[..., Any], *iterables: Any) -> list[Any]:
         """``map`` for ``toolbox.map``: all individuals at once where `function` is `evaluate`, else as usual."""
         if getattr(function, "func", function) != self.evaluate or len(iterables) != 1:
-            self._maps_one_by_one = True
+            self._is_mapping_another = True
             try:
                 return list(map(function, *iterables))
             finally:
-                self._maps_one_by_one = False
+                self._is_mapping_another = False
         individuals = list(iterables[0])
         return list(map(self._fitness, individuals, self.losses(individuals).tolist()))
 
-    def fit(self, individuals: Iterable[Any], **options: Any) -> np.ndarray:
+    def fit(self, individuals: Iterable[Any], iterations: int = FIT_ITERATIONS, *,
+            loss_tolerance: float = _core.LOSS_TOLERANCE, step_tolerance: float = _core.STEP_TOLERANCE) -> np.ndarray:
         """Fits the numbers of individuals to the target, and puts them, and the fitness, into the individuals.
 
-        Ephemeral constants and unnamed terminals are fitted, from what they are, but for integers of typed sets. No
-        loss becomes larger. docs/fitting.md has the method.
+        Ephemeral constants and unnamed terminals are fitted, from what they are, but for integers and booleans of typed
+        sets, and but for individuals of more than 256 numbers. Where the loss does not improve, an individual keeps its
+        numbers. docs/fitting.md has the method.
 
         Args:
             individuals: Lists of nodes; those that have an attribute `fitness` get a new one.
-            options: Those of `Engine.fit`, such as `iterations`. The loss is the evaluator's.
+            iterations, loss_tolerance, step_tolerance: As of `Engine.fit`.
 
         Returns:
             One loss per individual: float64, in order.
         """
         individuals = list(individuals)
+        before = [list(individual) for individual in individuals]
+        old = self.losses(individuals)
         arrays, starts, places = self._with_parameters(individuals)
         program = self.engine.compile(Population.from_arrays(*arrays, prefix=True))
-        fits = self.engine.fit(program, self.data, starts, loss=self.loss, **{"nan": self.nan, **options})
+        fits = self.engine.fit(program, self.data, starts, iterations, loss=self.loss, nan=self.nan,
+                               loss_tolerance=loss_tolerance, step_tolerance=step_tolerance)
         for individual, nodes, values in zip(individuals, places, program.split(fits.parameters)):
             for node, value in zip(nodes, values.tolist()):
                 if math.isfinite(value):
                     individual[node] = _with_number(individual[node], value)
-        losses = self.losses(individuals)
-        for individual, loss in zip(individuals, losses.tolist()):
-            if hasattr(individual, "fitness"):
-                individual.fitness.values = self._fitness(individual, loss)
+        new = self.losses(individuals)
+        is_worse = new < old if self.loss in _LARGER_IS_BETTER else new > old
+        for place in np.flatnonzero(is_worse | (np.isnan(new) & ~np.isnan(old))):
+            _restore(individuals[place], before[place])
+        losses = np.where(is_worse | np.isnan(new), old, new)
+        try:
+            for individual, loss in zip(individuals, losses.tolist()):
+                if hasattr(individual, "fitness"):
+                    individual.fitness.values = self._fitness(individual, loss)
+        except BaseException:
+            for individual, nodes in zip(individuals, before):
+                _restore(individual, nodes)
+            raise
         return losses
 
     def population(self, individuals: Iterable[Any]) -> Population:
@@ -162,7 +181,8 @@ class Evaluator:
         return Population.from_arrays(*self._arrays_of(list(individuals)), prefix=True, names=list(self._pset.arguments))
 
     def tree_of(self, population: Population, expression: int) -> list[Any]:
-        """The nodes of an expression: ``creator.Individual(evaluator.tree_of(...))`` is the way back. See `tree_of`."""
+        """The nodes of an expression: ``creator.Individual(evaluator.tree_of(...))`` is the way back, but of operators that
+        primitives have as part of an expression alone. See `tree_of`."""
         return tree_of(population, expression, self._pset, self._primitives)
 
     def __reduce__(self) -> Any:
@@ -177,12 +197,12 @@ class Evaluator:
         tokens: list[tuple[int, float]] = []
         offsets = [0]
         for individual in individuals:
+            if not isinstance(individual, list):
+                raise TypeError("expected a list of individuals, each a list of nodes")
             for token, origin in self._written_out(individual):
                 tokens.append(token)
                 if origins is not None:
                     origins.append(origin)
-                if len(tokens) - offsets[-1] > _MOST_NODES:
-                    raise ValueError(f"an individual has more than {_MOST_NODES} nodes once its primitives are written out")
             offsets.append(len(tokens))
         return (np.array([code for code, _ in tokens], np.int32), np.array([number for _, number in tokens], np.float64),
                 np.array(offsets, np.int64))
@@ -196,45 +216,55 @@ class Evaluator:
         places: list[list[int]] = []
         for individual, begin, end in zip(individuals, offsets[:-1].tolist(), offsets[1:].tolist()):
             numbers: dict[int, int] = {}  # of parameters, by place: templates may repeat their operands
+            own: dict[int, float] = {}  # their values
             for at in range(begin, end):
                 place = origins[at] if self._templates else at - begin
                 if codes[at] != CONSTANT or place < 0 or not _is_fitted(individual[place]):
                     continue
-                if place not in numbers:
-                    numbers[place] = len(numbers)
-                    starts.append(float(constants[at]))
-                codes[at] = PARAMETER - numbers[place]
-            places.append(list(numbers))
+                codes[at] = PARAMETER - numbers.setdefault(place, len(numbers))
+                own.setdefault(place, float(constants[at]))
+            if len(own) > _MOST_NUMBERS:
+                codes[begin:end][codes[begin:end] <= PARAMETER] = CONSTANT
+                own = {}
+            starts += own.values()
+            places.append(list(own))
         return (codes, constants, offsets), np.array(starts), places
 
-    def _written_out(self, tree: Any) -> Iterable[tuple[tuple[int, float], int]]:
-        """Tokens of a tree in prefix, with the places of their nodes; templates in place of primitives."""
-        ends = [0] * len(tree)  # of subtrees
+    def _written_out(self, tree: list[Any]) -> Iterable[tuple[tuple[int, float], int]]:
+        """Tokens of a tree in prefix, with the places of their nodes; templates in place of primitives. Nothing, which is no
+        expression, of a list of nodes that is no tree."""
+        operands = _operands_of(tree)
+        if operands is None:
+            return
+        templates = [self._templates.get(node.name) if operands[at] else None for at, node in enumerate(tree)]
+        sizes = [1] * len(tree)  # of subtrees, written out
         for at in range(len(tree) - 1, -1, -1):
-            ends[at] = at + 1
-            for _ in range(tree[at].arity):
-                ends[at] = ends[ends[at]]
+            template = templates[at]
+            if template is None:
+                sizes[at] += sum(sizes[operand] for operand in operands[at])
+            else:
+                sizes[at] = sum(sizes[operands[at][VARIABLE - code]] if PARAMETER < code <= VARIABLE else 1
+                                for code, _ in template)
+        if sizes[0] > _MOST_NODES:
+            raise ValueError(f"an individual has more than {_MOST_NODES} nodes once its primitives are written out")
         left: list[Any] = [0]  # places of nodes, and tokens of templates
         while left:
             at = left.pop()
             if isinstance(at, tuple):
                 yield at, -1
                 continue
-            node = tree[at]
-            operands, place = [], at + 1
-            for _ in range(node.arity):
-                operands.append(place)
-                place = ends[place]
-            template = self._templates.get(node.name) if node.arity else None
+            template = templates[at]
             if template is None:
-                yield self._resolve(node), at
-                left += reversed(operands)
+                yield self._resolve(tree[at]), at
+                left += reversed(operands[at])
             else:
-                left += [operands[VARIABLE - code] if PARAMETER < code <= VARIABLE else (code, number)
+                left += [operands[at][VARIABLE - code] if PARAMETER < code <= VARIABLE else (code, number)
                          for code, number in reversed(template)]
 
     def _resolve(self, node: Any) -> tuple[int, float]:
         """Code and number of a node. Also for nodes that are copies, as of individuals that were pickled."""
+        if isinstance(node, float):
+            return CONSTANT, node
         if node.arity:
             if node.name not in self._ops:
                 raise ValueError(f"primitive {node.name!r} is none of the primitive set")
@@ -246,13 +276,27 @@ class Evaluator:
         return CONSTANT, _number_of(node.value, node.name)
 
 
+def _operands_of(tree: list[Any]) -> list[list[int]] | None:
+    """The places of each node's operands; None if the nodes are no tree."""
+    ends = [0] * len(tree)  # of subtrees
+    operands: list[list[int]] = [[] for _ in tree]
+    for at in range(len(tree) - 1, -1, -1):
+        ends[at] = at + 1
+        for _ in range(getattr(tree[at], "arity", 0)):
+            if ends[at] == len(tree):
+                return None
+            operands[at].append(ends[at])
+            ends[at] = ends[ends[at]]
+    return operands if tree and ends[0] == len(tree) else None
+
+
 def _check_columns(X: Any, arguments: list[str]) -> None:
     shape = getattr(X, "shape", ())
     columns = shape[1] if len(shape) == 2 else 1 if len(shape) == 1 else len(arguments)
     if columns != len(arguments):
         raise ValueError(f"X has {_counted(columns, 'column')}, but the primitive set {_counted(len(arguments), 'argument')}")
-    names = names_of(X)
-    if names and names != arguments and sorted(names) == sorted(arguments):
+    names = names_of(X) or []
+    if any(name in arguments and name != argument for name, argument in zip(names, arguments)):
         raise ValueError(f"the columns of X are {', '.join(names)}, in another order than the arguments of the primitive "
                          f"set: {', '.join(arguments)}")
 
@@ -274,7 +318,7 @@ def _meanings_of(pset: Any, primitives: Mapping[str, str]) -> tuple[dict[str, li
     """What primitives compute, by their names: templates, tokens in prefix over x0, x1, ...; and names of operators."""
     if not isinstance(primitives, Mapping) or not all(isinstance(name, str) for pair in primitives.items() for name in pair):
         raise TypeError("`primitives` has the names of primitives, and for each an operator or an expression, as text")
-    nodes = [node for node in _nodes_of(pset) if not isinstance(node, type)]
+    nodes = [node for node in _nodes_of(pset) if not isinstance(node, type) and node.arity]
     absent = set(primitives) - {node.name for node in nodes}
     if absent:
         raise ValueError(f"`primitives` names {', '.join(sorted(absent))}, which the primitive set does not have")
@@ -282,8 +326,6 @@ def _meanings_of(pset: Any, primitives: Mapping[str, str]) -> tuple[dict[str, li
     names = {}
     unknown = []
     for node in nodes:
-        if not node.arity:
-            continue
         name = primitives.get(node.name)
         if name is None:
             function = pset.context.get(node.name)
@@ -335,11 +377,22 @@ def _number_of(value: Any, name: str) -> float:
 
 def _is_fitted(node: Any) -> bool:
     """Whether a node is a number that may become any other."""
-    is_number = not isinstance(node.value, (str, bool))
-    return is_number and not (isinstance(node.ret, type) and issubclass(node.ret, int))
+    if isinstance(node, float):
+        return True
+    is_number = not isinstance(node.value, (str, bool, np.bool_))
+    return is_number and not (isinstance(node.ret, type) and issubclass(node.ret, (int, np.integer, np.bool_)))
+
+
+def _restore(individual: Any, nodes: list[Any]) -> None:
+    # DEAP's trees take no slice as a whole.
+    for place, node in enumerate(nodes):
+        if individual[place] is not node:
+            individual[place] = node
 
 
 def _with_number(node: Any, value: float) -> Any:
+    if isinstance(node, float):
+        return value
     made = copy.copy(node)  # others may have the same node
     made.value = value
     if not isinstance(vars(type(node)).get("name"), str):  # that of an ephemeral constant is its type's
@@ -356,7 +409,9 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
         ValueError: An operator that is no primitive of the set, an expression with parameters, or a part that has not the
             type of its place.
     """
-    by_op = {op: name for name, op in _meanings_of(pset, primitives or {})[1].items()}
+    by_op: dict[str, list[str]] = {}
+    for name, op_name in _meanings_of(pset, primitives or {})[1].items():
+        by_op.setdefault(op_name, []).append(name)
     codes = population.codes[population.offsets[expression]:population.offsets[expression + 1]]
     numbers = population.constants[population.offsets[expression]:population.offsets[expression + 1]]
     names = {op.code: op for op in ops.values()}
@@ -366,12 +421,9 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
             op = names[code]
             if op.name not in by_op:
                 raise ValueError(f"operator {op.name!r} is no primitive of the set")
-            primitive = pset.mapping[by_op[op.name]]
             operands = stack[-op.arity:]
             del stack[-op.arity:]
-            for operand, wanted in zip(operands, primitive.args):
-                operand[0] = _of_type(operand[0], wanted)
-            stack.append([primitive, *(node for operand in operands for node in operand)])
+            stack.append(_applied([pset.mapping[name] for name in by_op[op.name]], operands))
         elif code == CONSTANT:
             stack.append([number])
         elif code <= PARAMETER:
@@ -382,16 +434,31 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
     return stack[0]
 
 
+def _applied(primitives: list[Any], operands: list[list[Any]]) -> list[Any]:
+    """The first of some primitives of one meaning that takes operands of these types, with them."""
+    problem = None
+    for primitive in primitives:
+        try:
+            tops = [_of_type(operand[0], wanted) for operand, wanted in zip(operands, primitive.args)]
+        except ValueError as found:
+            problem = problem or found
+            continue
+        return [primitive, *(node for top, operand in zip(tops, operands) for node in (top, *operand[1:]))]
+    raise problem
+
+
 def _of_type(node: Any, wanted: Any) -> Any:
     """A node in a place of this type; of a number, its terminal."""
     with needs("deap"):
         from deap import gp
 
-    is_bool = isinstance(wanted, type) and issubclass(wanted, bool)
     if isinstance(node, float):
-        if is_bool and node not in (0, 1):
+        if not (isinstance(wanted, type) and issubclass(wanted, int)):
+            return gp.Terminal(node, False, wanted)
+        number = wanted(node) if math.isfinite(node) else None  # also of bool, whose numbers are 0 and 1
+        if number != node:
             raise ValueError(f"the number {node:g} stands where the primitive set has {wanted.__name__}")
-        return gp.Terminal(bool(node) if is_bool else node, False, wanted)
+        return gp.Terminal(number, False, wanted)
     if isinstance(wanted, type) and isinstance(node.ret, type) and not issubclass(node.ret, wanted):
         raise ValueError(f"{node.name!r} gives {node.ret.__name__}, where the primitive set has {wanted.__name__}")
     return node

@@ -23,7 +23,7 @@ from ._expressions import VARIABLE, ops
 from ._lambdify import default_engine
 from ._packages import needs
 
-with needs("gplearn"):
+with needs("gplearn", "gplearn", "joblib"):
     import joblib
     from gplearn import _program, fitness, functions, genetic
 

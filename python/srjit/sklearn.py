@@ -16,7 +16,7 @@ from ._lambdify import default_engine, engine_of
 from ._packages import needs
 from ._search import Formula, options_of, run_search, whole
 
-with needs("scikit-learn"):
+with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
@@ -327,6 +327,8 @@ def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None,
         parameters: As of `srjit.Engine.loss`.
         scoring: ``"r2"``, ``"neg_mean_squared_error"``, ``"neg_root_mean_squared_error"`` or
             ``"neg_mean_absolute_error"``.
+        engine: An engine, or a device such as ``"cpu"``: one of precision f64 there. By default on cuda:0, if it can be
+            used, else the CPU.
 
     Returns:
         float64, shape (expressions,); minus infinity where a prediction is not finite. As in scikit-learn, r2 of a constant

@@ -162,10 +162,27 @@ def test_other_arguments_are_checked_at_once(engine):
         made(loss="MSE")
     with pytest.raises(ValueError, match="nan is 'zero'"):
         made(nan="zero")
-    with pytest.raises(TypeError, match="expected a list of individuals"):
-        made().losses(gp.PrimitiveTree.from_string("add(half, ARG0)", primitive_set()))
+    with pytest.raises(ValueError, match="names half, which the primitive set does not have"):
+        srjit.deap.Evaluator(primitive_set(), X, Y, primitives={**PRIMITIVES, "half": "sub"}, engine=engine)
     with pytest.raises(TypeError, match="register its `map` as toolbox.map"):
         pickle.dumps(made())
+
+
+@pytest.mark.parametrize("primitives", [PRIMITIVES, {**PRIMITIVES, "neg": "0 - x0"}])
+def test_what_is_no_tree_has_no_fitness(engine, primitives):
+    pset = primitive_set()
+    evaluator = srjit.deap.Evaluator(pset, X, Y, primitives=primitives, engine=engine)
+    add, argument = pset.mapping["add"], pset.mapping["ARG0"]
+    losses = evaluator.losses([[argument], [add, argument], [argument, argument], [], [add, argument, 0.5]])
+    assert np.isfinite(losses[[0, 4]]).all() and np.isnan(losses[1:4]).all()
+    for bad in ([add, argument, argument], [(argument,)]):
+        with pytest.raises(TypeError, match="expected a list of individuals"):
+            evaluator.losses(bad)
+
+
+def test_a_device_is_an_engine_of_it(engine):
+    evaluator = srjit.deap.Evaluator(primitive_set(), X, Y, primitives=PRIMITIVES, engine="cpu")
+    assert evaluator.engine.device == "cpu" and evaluator.engine.precision == "f64"
 
 
 def test_automatically_defined_functions_are_refused(engine):
@@ -177,7 +194,7 @@ def test_automatically_defined_functions_are_refused(engine):
         srjit.deap.Evaluator([pset, adf], X, Y, primitives=PRIMITIVES, engine=engine)
 
 
-def test_columns_of_a_frame_are_arguments_by_name(engine):
+def test_columns_of_a_frame_stand_where_the_arguments_do(engine):
     pandas = pytest.importorskip("pandas")
     pset = gp.PrimitiveSet("MAIN", 2)
     pset.addPrimitive(operator.sub, 2)
@@ -190,6 +207,8 @@ def test_columns_of_a_frame_are_arguments_by_name(engine):
     assert evaluator.population([tree])[0] == "a - b"
     with pytest.raises(ValueError, match="the columns of X are b, a, in another order than the arguments .*: a, b"):
         srjit.deap.Evaluator(pset, frame[["b", "a"]], [1.0, 2.0], engine=engine)
+    with pytest.raises(ValueError, match="in another order"):
+        srjit.deap.Evaluator(pset, frame.rename(columns={"a": "b", "b": "x"}), [1.0, 2.0], engine=engine)
     other = frame.rename(columns={"a": "x", "b": "y"})
     assert srjit.deap.Evaluator(pset, other, [-2.0, -3.0], engine=engine).losses([tree])[0] == 0
 
@@ -218,6 +237,8 @@ def test_primitives_can_be_expressions(engine):
         function = gp.compile(tree, pset)
         expected = np.mean([(function(x) - y) ** 2 for x, y in zip(X[:, 0].tolist(), Y.tolist())])
         assert loss == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    one = srjit.deap.Evaluator(pset, X, Y, primitives={**TEMPLATES, "sin": "1"}, engine=engine)
+    assert one.population([gp.PrimitiveTree.from_string("add(sin(cos(ARG0)), ARG0)", pset)])[0] == "1 + ARG0"
     tree = gp.PrimitiveTree.from_string("shifted_log(add(ARG0, half), shifted_log(0.25, ARG0))", pset)
     assert evaluator.population([tree])[0] == "log(max(abs(ARG0 + 0.5), 1e-09)) - (log(max(abs(0.25), 1e-09)) - ARG0)"
 
@@ -252,9 +273,38 @@ def test_numbers_of_individuals_are_fitted(engine, primitives):
     assert str(fixed) == "mul(half, ARG0)"  # a name is no number
     np.testing.assert_array_equal(losses, evaluator.losses([line, fixed]))
     assert line.fitness.values == (losses[0],) and losses[0] < 1e-20 < losses[1]
+    assert evaluator.fit([]).shape == (0,)
+    numbers = gp.PrimitiveTree([argument, *[]])
+    for _ in range(300):
+        numbers = gp.PrimitiveTree([add, constant(), *numbers])
+    before = str(numbers)
+    assert evaluator.fit([numbers]) == evaluator.losses([numbers]) and str(numbers) == before  # too many
     again = gp.PrimitiveTree.from_string("mul(ARG0, 1.0)", pset)
     evaluator.fit([again])
     assert str(again) == f"mul(ARG0, {again[2].value!r})" and again[2].name == str(again[2].value)
+
+
+@pytest.mark.parametrize("loss", ["mse", "scaled-mse", "r2"])
+def test_no_fit_is_worse_than_its_start(engine, loss):
+    pset = primitive_set()
+    pset.addEphemeralConstant("uniform", partial(random.uniform, -2, 2))
+    evaluator = srjit.deap.Evaluator(pset, X, Y, primitives=PRIMITIVES, loss=loss, engine=engine)
+    random.seed(6)
+    trees = [gp.PrimitiveTree(gp.genHalfAndHalf(pset, 1, 5)) for _ in range(500)]
+    before, after = evaluator.losses(trees), evaluator.fit(trees)
+    gain = after - before if loss == "r2" else before - after
+    assert (gain[np.isfinite(before)] >= 0).all() and (gain > 0).sum() > 100
+    np.testing.assert_array_equal(after, evaluator.losses(trees))
+
+
+def test_a_fitness_that_fails_leaves_individuals_as_they_were(engine):
+    pset = primitive_set()
+    evaluator = srjit.deap.Evaluator(pset, X, 3 * X[:, 0], primitives=PRIMITIVES, engine=engine,
+                                     fitness=lambda individual, loss: (loss, 0.0))
+    individual = creator.Individual([pset.mapping["mul"], gp.Terminal(1.0, False, object), pset.mapping["ARG0"]])
+    with pytest.raises(AssertionError):
+        evaluator.fit([individual])
+    assert individual[1].value == 1.0
 
 
 def test_fitness_of_more_than_the_loss(pset, engine):
@@ -314,3 +364,32 @@ def test_trees_of_typed_sets_have_the_types_of_their_places(engine):
         text = text.replace("x0 < 1", "lt(x0, 1)")
         with pytest.raises(ValueError, match=message):
             evaluator.tree_of(srjit.parse(text), 0)
+
+
+def test_typed_sets_may_have_an_operator_for_each_type(engine):
+    pset = gp.PrimitiveSetTyped("MAIN", [float, float], float)
+    pset.addPrimitive(operator.and_, [bool, bool], bool)
+    pset.addPrimitive(operator.or_, [bool, bool], bool)
+    pset.addPrimitive(operator.not_, [bool], bool)
+    pset.addPrimitive(operator.eq, [float, float], bool)
+    pset.addPrimitive(operator.lt, [float, float], bool)
+    pset.addPrimitive(min, [float, float], float)
+    pset.addPrimitive(pow, [float, int], float)
+    pset.addPrimitive(lambda c, a, b: a if c else b, [bool, float, float], float, name="if_then_else")
+    pset.addTerminal(np.bool_(True), bool, name="yes")
+    pset.addTerminal(3, int)
+    primitives = {"if_then_else": "if", "and_": "min", "or_": "max", "not_": "1 - x0", "eq": "min(le(x0, x1), le(x1, x0))"}
+    evaluator = srjit.deap.Evaluator(pset, np.array([[1.0, 2.0], [3.0, 3.0]]), [0.0, 0.0], primitives=primitives,
+                                     loss="sum", engine=engine)
+    texts = ["if_then_else(lt(ARG0, ARG1), min(ARG0, 1.0), ARG1)", "if_then_else(not_(eq(ARG0, ARG1)), 10.0, 20.0)",
+             "if_then_else(and_(lt(ARG0, ARG1), yes), pow(ARG0, 3), 7.0)"]
+    trees = [gp.PrimitiveTree.from_string(text, pset) for text in texts]
+    assert evaluator.losses(trees).tolist() == [1 + 3, 10 + 20, 1 + 7]
+    for tree in (trees[0], trees[2]):
+        back = gp.PrimitiveTree(evaluator.tree_of(evaluator.population([tree]), 0))
+        assert str(back) == str(tree).replace("yes", "True") and [n.ret for n in back] == [n.ret for n in tree]
+    with pytest.raises(ValueError, match="the number 2.5 stands where the primitive set has int"):
+        evaluator.tree_of(srjit.parse("x0^2.5"), 0)
+    evaluator.loss = "mse"
+    evaluator.fit([trees[2]])
+    assert trees[2][-2].value == 3 and type(trees[2][-2].value) is int and "yes" in str(trees[2])

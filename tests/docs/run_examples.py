@@ -12,6 +12,7 @@ import argparse
 import difflib
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -45,10 +46,14 @@ def matches(shown, written):
 
 
 def output_of(command, typed, root):
-    # Not the caller's cache: what is found there could be another version's.
-    environment = {**os.environ, "SRJIT_CACHE_DIR": ""}
-    ran = subprocess.run(["bash", "-c", command], cwd=root, env=environment, input=typed, text=True, timeout=LIMIT,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    # Not the caller's settings, nor their cache: what is found there could be another version's.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SRJIT_")}
+    environment["SRJIT_CACHE_DIR"] = ""
+    try:
+        ran = subprocess.run(["bash", "-c", command], cwd=root, env=environment, input=typed, text=True, timeout=LIMIT,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return [f"(it took more than {LIMIT} seconds)"]
     return ran.stdout.splitlines()
 
 
@@ -58,7 +63,7 @@ def check(root, program):
         for number, command, below in examples_of(page.read_text(encoding="utf-8").splitlines()):
             typed = "".join(f"{line[len(TYPED):]}\n" for line in below if line.startswith(TYPED))
             shown = [line for line in below if not line.startswith(TYPED)]
-            written = output_of(command.replace(SHOWN, str(program)), typed, root)
+            written = output_of(command.replace(SHOWN, shlex.quote(str(program))), typed, root)
             good = matches(shown, written)
             yield f"{page.relative_to(root)}:{number}: {command}", [] if good else [
                 *difflib.unified_diff(shown, written, "the page", "the command", lineterm="")]

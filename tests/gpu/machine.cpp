@@ -78,7 +78,7 @@ std::vector<Mode> allModes() {
 int deviceOrdinal() {
   constexpr std::string_view kPrefix = "cuda:";
   const std::string name = deviceName();
-  return name.starts_with(kPrefix) ? std::stoi(name.substr(kPrefix.size())) : 0;
+  return name.starts_with(kPrefix) ? std::atoi(name.c_str() + kPrefix.size()) : 0;
 }
 
 const std::string& gpuFault() {
@@ -94,6 +94,7 @@ Engine engineOf(Mode mode, Memory memory) { return Machine::instance().engine(mo
 void onAllCores(std::size_t count, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::thread> threads;
+  // With one processor (`taskset`) cases run one after the other.
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   for (std::size_t t = 0; t < std::min(count, cores); ++t) {
     threads.emplace_back([&] {

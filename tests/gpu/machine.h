@@ -30,7 +30,7 @@ enum class Memory {
   kStreamed,  ///< data are streamed, in the smallest chunks
 };
 
-/// The number of the device under test.
+/// The number of the device under test, cuda:N; 0 of others.
 int deviceOrdinal();
 
 /// Why no GPU can be tested; empty if there is one.

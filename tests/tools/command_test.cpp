@@ -305,7 +305,6 @@ TEST(Doctor, ListsWhatWasFound) {
   EXPECT_THAT(runCommand({"doctor"}, "/").out, HasSubstr("processor"));
 }
 
-// An existing file may not be loadable as a library.
 TEST(Doctor, SaysThatTheCpuNeedsNothingOfWhatIsMissing) {
   const Scratch scratch;
   const Outcome outcome = runShell("env PATH=/nowhere SRJIT_CUDA_HOME=/nowhere \"$SRJIT\" doctor", scratch.path(""));
@@ -313,6 +312,7 @@ TEST(Doctor, SaysThatTheCpuNeedsNothingOfWhatIsMissing) {
   EXPECT_THAT(outcome.out, EndsWith("\nAll expressions can be evaluated on the CPU, without what is missing.\n"));
 }
 
+// An existing file may not be loadable as a library.
 TEST(Doctor, UnloadableComponentsAreMissing) {
   const Scratch scratch;
   std::filesystem::create_directories(scratch.path("lib64"));
