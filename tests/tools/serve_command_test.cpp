@@ -219,32 +219,6 @@ TEST(ServeCommand, RefusesDataFromWhereTheRequestsAre) {
   EXPECT_EQ(runCommand({"serve"}, "/").status, 2);
 }
 
-// The session of docs/serve.md: the command, then its first line, then requests and answers in turn.
-TEST(ServeCommand, GivesWhatTheDocumentationShows) {
-  std::vector<std::string> session;
-  for (const std::string& line : linesOf(contentOf(SRJIT_SOURCE_DIR "/docs/serve.md"))) {
-    if (session.empty() ? line.starts_with("    $ ") : line.starts_with("    {")) {
-      session.push_back(line.substr(4));
-    } else if (!session.empty()) {
-      break;
-    }
-  }
-  ASSERT_EQ(session.size() % 2, 0U);
-  ASSERT_GE(session.size(), 4U);
-  const std::string begin = "$ build/release/sr-jit ";
-  ASSERT_TRUE(session[0].starts_with(begin));
-  std::vector<std::string> words;
-  std::istringstream stream(session[0].substr(begin.size()));
-  for (std::string word; stream >> word;) words.push_back(word);
-  std::string requests;
-  std::vector<std::string> expected = {session[1]};
-  for (std::size_t i = 2; i < session.size(); i += 2) {
-    requests += session[i] + "\n";
-    expected.push_back(session[i + 1]);
-  }
-  EXPECT_EQ(linesOf(runCommand(words, SRJIT_SOURCE_DIR, requests).out), expected);
-}
-
 TEST(ServeCommand, EndsWhereNobodyReads) {
   const Scratch scratch;
   scratch.write("table.csv", "x,y\n1,4\n");
