@@ -113,6 +113,7 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
   });
 }
 
+// Visiting the arrays of a large population takes as long as a pass.
 PopulationFit::~PopulationFit() {
   engine_.executor->execute(
       [&] { tbb::parallel_for(std::size_t{0}, entries_.size(), [&](std::size_t i) { entries_[i].reset(); }); });

@@ -66,8 +66,8 @@ class PopulationFit {
   const FitOptions options_;
   std::vector<Failure> failures_;                ///< of expressions that have no fit
   std::shared_ptr<const ProgramSource> source_;  ///< of the expressions that are fitted
-  /// Of entries_, by the thread that made them: each has some 20 arrays, and one allocation for each takes threads as
-  /// long as some passes.
+  /// Of entries_, by the thread that made them: an allocation for each of their 20 arrays makes threads wait for each
+  /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
   using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
   std::vector<EntryPointer> entries_;  ///< those of expression e from e * starts on; null: it fails

@@ -8,6 +8,7 @@
 #include "core/bindings.h"
 #include "core/evaluation.h"
 #include "core/waiting.h"
+#include "ir/losses.h"
 #include "runtime/fit/starts.h"
 
 namespace srjit::python {
@@ -285,6 +286,11 @@ void defineEngine(nb::module_& module) {
   module.def("draw_starts", drawStarts, nb::arg("offsets"), nb::arg("given"), nb::arg("count"), nb::arg("seed"));
   module.attr("LOSS_TOLERANCE") = FitOptions{}.loss_tolerance;
   module.attr("STEP_TOLERANCE") = FitOptions{}.step_tolerance;
+  nb::list larger_is_better;
+  for (const LossInfo& loss : allLosses()) {
+    if (loss.worst < 0) larger_is_better.append(nb::str(loss.name.data(), loss.name.size()));
+  }
+  module.attr("LARGER_IS_BETTER") = nb::tuple(larger_is_better);
   module.def("prepare", prepare, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("loss").none(),
              nb::arg("nan"));
 }

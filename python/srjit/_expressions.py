@@ -32,6 +32,7 @@ class Op(NamedTuple):
 
 #: All operators by name.
 ops: dict[str, Op] = {row[0]: Op(*row) for row in _core.operators()}
+OPS_BY_CODE = {op.code: op for op in ops.values()}
 
 
 class Population:

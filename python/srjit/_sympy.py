@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops, parse
+from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops, parse
 from ._packages import needs
 
 with needs("sympy"):
@@ -256,7 +256,6 @@ _TO_SYMPY: dict[str, Callable[..., Any]] = {
     "loose_pow": lambda x, y: sympy.Piecewise((0, sympy.Eq(sympy.Abs(x) + sympy.Abs(y), 0)), (_positive_power(x, y), True)),
     **_FUNCTIONS_BY_NAME,
 }
-_OPS_BY_CODE = {op.code: op for op in ops.values()}
 
 
 def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, parameters: Sequence[Any] | None = None,
@@ -319,7 +318,7 @@ def _expression_of(codes: list[int], constants: list[float], symbols: _Symbols, 
     stack: list[Any] = []
     for code, constant in zip(codes, constants):
         if code > 0:
-            op = _OPS_BY_CODE[code]
+            op = OPS_BY_CODE[code]
             operands = stack[-op.arity:]
             del stack[-op.arity:]
             try:

@@ -22,9 +22,8 @@ from . import _core
 from ._arrays import names_of
 from ._engine import FIT_ITERATIONS, Engine
 from ._errors import Error
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops, parse
+from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops, parse
 from ._lambdify import engine_of
-from ._packages import needs
 
 # Functions that mean one of our operators exactly, on finite numbers.
 _KNOWN: list[tuple[Any, str]] = [
@@ -52,8 +51,6 @@ _KNOWN: list[tuple[Any, str]] = [
 _MOST_NODES = 1 << 24
 # A fit of k numbers takes k^2 / 2 sums.
 _MOST_NUMBERS = 256
-# Losses of which larger values are better.
-_LARGER_IS_BETTER = ("r2", "scaled-r2")
 
 
 class Evaluator:
@@ -162,7 +159,7 @@ class Evaluator:
                 if math.isfinite(value):
                     individual[node] = _with_number(individual[node], value)
         new = self.losses(individuals)
-        is_worse = new < old if self.loss in _LARGER_IS_BETTER else new > old
+        is_worse = new < old if self.loss in _core.LARGER_IS_BETTER else new > old
         for place in np.flatnonzero(is_worse | (np.isnan(new) & ~np.isnan(old))):
             _restore(individuals[place], before[place])
         losses = np.where(is_worse | np.isnan(new), old, new)
@@ -215,19 +212,19 @@ class Evaluator:
         starts: list[float] = []
         places: list[list[int]] = []
         for individual, begin, end in zip(individuals, offsets[:-1].tolist(), offsets[1:].tolist()):
-            numbers: dict[int, int] = {}  # of parameters, by place: templates may repeat their operands
-            own: dict[int, float] = {}  # their values
-            for at in range(begin, end):
-                place = origins[at] if self._templates else at - begin
-                if codes[at] != CONSTANT or place < 0 or not _is_fitted(individual[place]):
-                    continue
-                codes[at] = PARAMETER - numbers.setdefault(place, len(numbers))
-                own.setdefault(place, float(constants[at]))
-            if len(own) > _MOST_NUMBERS:
-                codes[begin:end][codes[begin:end] <= PARAMETER] = CONSTANT
-                own = {}
-            starts += own.values()
-            places.append(list(own))
+            own = codes[begin:end]
+            values: dict[int, float] = {}  # of parameters, in their order, by place: templates may repeat their operands
+            numbers = {}
+            for at in np.flatnonzero(own == CONSTANT).tolist():
+                place = origins[begin + at] if self._templates else at
+                if place >= 0 and _is_fitted(individual[place]):
+                    own[at] = PARAMETER - numbers.setdefault(place, len(numbers))
+                    values[place] = float(constants[begin + at])
+            if len(values) > _MOST_NUMBERS:
+                own[own <= PARAMETER] = CONSTANT
+                values = {}
+            starts += values.values()
+            places.append(list(values))
         return (codes, constants, offsets), np.array(starts), places
 
     def _written_out(self, tree: list[Any]) -> Iterable[tuple[tuple[int, float], int]]:
@@ -354,12 +351,11 @@ def _template_of(text: str, primitive: Any) -> list[tuple[int, float]]:
         expression = parse(text)
     except Error as problem:
         raise ValueError(f"{what} is no operator (docs/operators.md) and no expression: {problem}") from None
-    by_code = {op.code: op for op in ops.values()}
     stack: list[list[tuple[int, float]]] = []
     for code, number in zip(expression.codes.tolist(), expression.constants.tolist()):
         if code <= PARAMETER:
             raise ValueError(f"{what} has a parameter, expected x0, x1, ... and numbers alone")
-        arity = by_code[code].arity if code > 0 else 0
+        arity = OPS_BY_CODE[code].arity if code > 0 else 0
         if PARAMETER < code <= VARIABLE and VARIABLE - code >= primitive.arity:
             raise ValueError(f"{what} has x{VARIABLE - code}, but the primitive {_counted(primitive.arity, 'operand')}")
         operands = stack[len(stack) - arity:]
@@ -414,11 +410,10 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
         by_op.setdefault(op_name, []).append(name)
     codes = population.codes[population.offsets[expression]:population.offsets[expression + 1]]
     numbers = population.constants[population.offsets[expression]:population.offsets[expression + 1]]
-    names = {op.code: op for op in ops.values()}
     stack: list[list[Any]] = []
     for code, number in zip(codes.tolist(), numbers.tolist()):
         if code > 0:
-            op = names[code]
+            op = OPS_BY_CODE[code]
             if op.name not in by_op:
                 raise ValueError(f"operator {op.name!r} is no primitive of the set")
             operands = stack[-op.arity:]
@@ -449,8 +444,7 @@ def _applied(primitives: list[Any], operands: list[list[Any]]) -> list[Any]:
 
 def _of_type(node: Any, wanted: Any) -> Any:
     """A node in a place of this type; of a number, its terminal."""
-    with needs("deap"):
-        from deap import gp
+    from deap import gp
 
     if isinstance(node, float):
         if not (isinstance(wanted, type) and issubclass(wanted, int)):

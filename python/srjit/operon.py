@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
+from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops
 from ._packages import needs
 
 with needs("pyoperon"):
@@ -110,13 +110,12 @@ def trees_of(population: Population, variables: Sequence[Any], parameters: Seque
         ValueError: An operator without a type of node; a parameter without a value.
     """
     codes, constants, offsets = population.codes.tolist(), population.constants.tolist(), population.offsets.tolist()
-    by_code = {op.code: op for op in ops.values()}
     trees = []
     for e, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
         stack: list[list[Any]] = []
         for code, number in zip(codes[begin:end], constants[begin:end]):
             if code > 0:
-                op = by_code[code]
+                op = OPS_BY_CODE[code]
                 operands = stack[-op.arity:]
                 del stack[-op.arity:]
                 # The first operand next to the operator.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._arrays import names_of
 from ._engine import Engine
 from ._expressions import CONSTANT, PARAMETER, Population
@@ -45,7 +46,7 @@ def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequenc
     """
     import sympy
 
-    if loss in ("r2", "scaled-r2", "correlation"):
+    if loss in _core.LARGER_IS_BETTER:
         raise ValueError(f"loss is {loss!r}, expected one that is smaller for better predictions")
     engine = engine_of(engine)
     names = list(names_of(X) or []) if names is None else list(names)

@@ -32,9 +32,8 @@ namespace srjit::fit {
 ///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
 ///   such (G. Kronberger, arXiv 2209.00942).
 /// - A fit ends before the pass that would only confirm it.
-/// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: f may not be linear
-/// in
-///   what b multiplies, and a fit from another b could end above the scaled loss of the start.
+/// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: with some of f's
+///   parameters linear, b is not, and a fit from another b could end above the scaled loss of the start.
 ///
 /// It fits another loss than squared errors if the sums are those of Quantity::kReweighted, with half the slope and
 /// half the curvature of the loss's term in place of residual and 1, and if no parameter is said to be linear. Steps

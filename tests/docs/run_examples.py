@@ -58,7 +58,7 @@ def output_of(command, typed, root):
 
 
 def check(root, program):
-    """Yields (place, difference) of the examples that do not hold, and counts all."""
+    """Yields (place, difference) of each example; there is no difference where it holds."""
     for page in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/*.md"))]:
         for number, command, below in examples_of(page.read_text(encoding="utf-8").splitlines()):
             typed = "".join(f"{line[len(TYPED):]}\n" for line in below if line.startswith(TYPED))

@@ -75,6 +75,10 @@ std::vector<Mode> allModes() {
   return modes;
 }
 
+std::vector<Mode> modesOfTheProcessor() {
+  return {{Precision::kF32, Math::kStrict}, {Precision::kF32, Math::kPrecise}, {Precision::kF64, Math::kPrecise}};
+}
+
 int deviceOrdinal() {
   constexpr std::string_view kPrefix = "cuda:";
   const std::string name = deviceName();

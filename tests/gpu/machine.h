@@ -22,6 +22,8 @@ inline constexpr LossOptions kPlain{LossKind::kMse, NanPolicy::kPropagate};
 
 std::string modeName(const testing::TestParamInfo<Mode>& info);
 std::vector<Mode> allModes();
+/// Those in which the processor has the bits of a GPU, also of random expressions of all operators.
+std::vector<Mode> modesOfTheProcessor();
 
 /// How much device memory an engine may use.
 enum class Memory {

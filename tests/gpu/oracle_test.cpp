@@ -141,10 +141,7 @@ TEST_P(Processor, HasTheSameBitsInAllOperators) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Processor,
-                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
-                                         Mode{Precision::kF64, Math::kPrecise}),
-                         modeName);
+INSTANTIATE_TEST_SUITE_P(Modes, Processor, testing::ValuesIn(modesOfTheProcessor()), modeName);
 
 }  // namespace
 }  // namespace srjit

@@ -22,7 +22,6 @@ TEST_P(Soak, LlvmsCodeAndTheInterpreter) {
   soak(tier(Tier::kCompile), tier(Tier::kInterpret), mode().precision, kMostExpressions);
 }
 
-/// Modes in which the processor has the bits of a GPU.
 class ProcessorSoak : public Soak {};
 
 TEST_P(ProcessorSoak, BothInterpreters) {
@@ -32,10 +31,7 @@ TEST_P(ProcessorSoak, BothInterpreters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Soak, testing::ValuesIn(allModes()), modeName);
-INSTANTIATE_TEST_SUITE_P(Modes, ProcessorSoak,
-                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
-                                         Mode{Precision::kF64, Math::kPrecise}),
-                         modeName);
+INSTANTIATE_TEST_SUITE_P(Modes, ProcessorSoak, testing::ValuesIn(modesOfTheProcessor()), modeName);
 
 }  // namespace
 }  // namespace srjit
