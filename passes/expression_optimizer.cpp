@@ -1,7 +1,5 @@
 #include "passes/expression_optimizer.h"
 
-#include <algorithm>
-
 #include "ir/ops.h"
 
 namespace srjit {
@@ -25,16 +23,17 @@ NodeId ExpressionOptimizer::optimize(const ExpressionView& tokens, std::uint32_t
   dag_.clear(tokens.size());
   rewriter_.clear();
   const NodeId root = readTokens(tokens, expression);
-  findMembers({&root, 1});
+  sweep_.run(dag_, {&root, 1});
   if (math_ == Math::kStrict || !rewriter_.hasSumsOfProducts()) return root;
-  const NodeId fused = fuser_.fuse(root, members_, uses_);
-  if (fused != root) findMembers({&fused, 1});
+  const NodeId fused = fuser_.fuse(root, sweep_.members(), sweep_.uses());
+  if (fused != root) sweep_.run(dag_, {&fused, 1});
   return fused;
 }
 
 void ExpressionOptimizer::order() {
   const std::span<const NodeId> roots = dag_.roots();
-  if (is_shared_ || roots.size() != 1 || dag_.node(roots[0]).need > kFewRegisters) {
+  members_ = sweep_.members();
+  if (sweep_.isShared() || roots.size() != 1 || dag_.node(roots[0]).need > kFewRegisters) {
     members_ = scheduler_.run(dag_, roots, members_.size());
   }
 }
@@ -77,42 +76,6 @@ NodeId ExpressionOptimizer::variable(std::uint32_t column) {
       known < dag_.size() && dag_.node(known).kind == Token::Kind::kVariable && dag_.node(known).index == column;
   if (!is_it) known = dag_.variable(column);
   return known;
-}
-
-// Operands have smaller ids than their users, so a sweep from the last root down meets every user before its operands.
-void ExpressionOptimizer::findMembers(std::span<const NodeId> roots) {
-  // Absent operands are counted in one of so many other places: a branch would be hard to predict, and in one place,
-  // each count would wait for the one before.
-  constexpr std::size_t kOthers = 8;
-  const std::size_t size = dag_.size();
-  if (uses_.size() < size + kOthers) uses_.resize(size + kOthers);
-  if (member_list_.size() < size) member_list_.resize(size);
-  std::uint32_t* const uses = uses_.data();
-  std::fill_n(uses, size, 0);
-  NodeId last = 0;
-  for (const NodeId root : roots) {
-    ++uses[root];
-    last = std::max(last, root);
-  }
-  NodeId* const end = member_list_.data() + size;
-  NodeId* first = end;
-  std::uint32_t most_uses = 1;
-  for (NodeId id = last + 1; id-- > 0;) {
-    if (uses[id] == 0) continue;
-    *--first = id;
-    const Node& node = dag_.node(id);
-    most_uses |= uses[id] * std::uint32_t{node.isOperator()};
-    const auto other = static_cast<NodeId>(size + id % kOthers);
-    const auto count = [&](std::uint32_t k) {
-      const NodeId counts = 0 - NodeId{k < node.operand_count};
-      ++uses[(node.operands[k] & counts) | (other & ~counts)];
-    };
-    count(0);
-    count(1);
-    if (node.operand_count > 2) ++uses[node.operands[2]];
-  }
-  members_ = {first, end};
-  is_shared_ = most_uses > 1;
 }
 
 Dag BatchOptimizer::take() { return takeScheduled(merged_, scheduler_, places_); }

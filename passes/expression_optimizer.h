@@ -18,6 +18,7 @@
 #include "passes/dag.h"
 #include "passes/expression_graph.h"
 #include "passes/fma.h"
+#include "passes/member_sweep.h"
 #include "passes/rules/rewriter.h"
 #include "passes/schedule.h"
 
@@ -38,31 +39,28 @@ class ExpressionOptimizer {
   void run(const ExpressionView& tokens, std::uint32_t expression, const AddRoots& addRoots) {
     const NodeId f = optimize(tokens, expression);
     addRoots(dag_, f);
-    findMembers(dag_.roots());
+    sweep_.run(dag_, dag_.roots());
     order();
   }
 
   /// The result of run(). Valid until the next run.
-  ExpressionGraph graph() const noexcept { return {dag_, dag_.roots(), members_, uses_}; }
+  ExpressionGraph graph() const noexcept { return {dag_, dag_.roots(), members_, sweep_.uses()}; }
 
  private:
   NodeId optimize(const ExpressionView& tokens, std::uint32_t expression);
   NodeId readTokens(const ExpressionView& tokens, std::uint32_t expression);
   NodeId variable(std::uint32_t column);
-  void findMembers(std::span<const NodeId> roots);
   void order();
 
   Math math_;
   Dag dag_;
   Rewriter rewriter_;
   Fuser fuser_;
+  MemberSweep sweep_;
   Scheduler scheduler_;
   std::vector<NodeId> stack_;        ///< of the tokens' walk
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
-  std::vector<std::uint32_t> uses_;  ///< by node: uses within the expression
-  bool is_shared_ = false;           ///< whether an operator is used more than once
-  std::vector<NodeId> member_list_;
-  std::span<const NodeId> members_;  ///< those of graph(): in member_list_, or the scheduler's
+  std::span<const NodeId> members_;  ///< those of graph(): the sweep's, or the scheduler's
 };
 
 /// The graph of a batch as Pipeline::standard() leaves it.

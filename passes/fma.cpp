@@ -25,6 +25,15 @@ NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const
   return image_[root];
 }
 
+void Fuser::findSumsFrom(NodeId first) {
+  has_sums_.resize(std::max(has_sums_.size(), dag_.size()));
+  for (NodeId id = first; id < dag_.size(); ++id) {
+    const Node& node = dag_.node(id);
+    has_sums_[id] = static_cast<std::uint8_t>(isSumOfProduct(node));
+    for (const NodeId operand : node.inputs()) has_sums_[id] |= operand < first ? std::uint8_t{0} : has_sums_[operand];
+  }
+}
+
 void Fuser::keepOperandsBefore(NodeId first, std::span<const NodeId> members) {
   for (const NodeId id : members) {
     for (const NodeId operand : dag_.node(id).inputs()) {
@@ -38,6 +47,12 @@ void Fuser::keepOperandsBefore(NodeId first, std::span<const NodeId> members) {
 }
 
 // Absent operands are node 0, a leaf.
+unsigned Fuser::isSumOfProduct(const Node& node) const {
+  const unsigned of_product =
+      unsigned{isFusible(dag_.node(node.operands[0]))} | unsigned{isFusible(dag_.node(node.operands[1]))};
+  return of_product & unsigned{node.isOperator()} & unsigned{isSum(node.op)};
+}
+
 bool Fuser::findSums(std::span<const NodeId> members) {
   std::uint8_t* const has_sums = has_sums_.data();
   has_sums[0] = 0;
@@ -45,8 +60,7 @@ bool Fuser::findSums(std::span<const NodeId> members) {
   for (const NodeId id : members) {
     const Node& node = dag_.node(id);
     const auto [a, b, c] = node.operands;
-    const unsigned of_product = unsigned{isFusible(dag_.node(a))} | unsigned{isFusible(dag_.node(b))};
-    const unsigned own = of_product & unsigned{node.isOperator()} & unsigned{isSum(node.op)};
+    const unsigned own = isSumOfProduct(node);
     has_sums[id] = static_cast<std::uint8_t>(own | has_sums[a] | has_sums[b] | has_sums[c]);
     any |= own;
   }

@@ -28,6 +28,13 @@ class Fuser {
   /// Sums that are fused are added to `log`, if that is given.
   explicit Fuser(Dag& dag, RewriteLog* log = nullptr) : dag_(dag), log_(log) {}
 
+  /// Finds which nodes from `first` on have a sum of a product among the nodes from there on that they need, for
+  /// hasSums(). The cost depends on the nodes from `first` on.
+  void findSumsFrom(NodeId first);
+  /// Whether fuse() may change this node, which findSumsFrom() saw, or one that it needs; not of nodes that were added
+  /// since.
+  bool hasSums(NodeId id) const { return has_sums_[id] != 0; }
+
   /// The fused form of `root`, or `root` itself. `members` are the nodes from `first` on that it needs, each after its
   /// operands; nodes before stay as they are. `uses`, by node, has how often each is used by members and as the root.
   /// Linear, not recursive.
@@ -44,6 +51,7 @@ class Fuser {
 
   /// Finds the nodes that are, or need, a sum of a product; the others stay as they are. False if there are none.
   bool findSums(std::span<const NodeId> members);
+  unsigned isSumOfProduct(const Node& node) const;
   void keepOperandsBefore(NodeId first, std::span<const NodeId> members);
   NodeId imageOf(NodeId id);
   NodeId fusedSum(const Node& sum);

@@ -10,6 +10,22 @@
 
 namespace srjit {
 
+/// Sorts nodes that a traversal from a root met, which are nearly in descending order, ascending.
+inline void sortMet(std::span<NodeId> nodes) {
+  constexpr std::size_t kFew = 64;
+  if (nodes.size() > kFew) {
+    std::ranges::sort(nodes);
+    return;
+  }
+  std::ranges::reverse(nodes);
+  for (std::size_t i = 1; i < nodes.size(); ++i) {
+    const NodeId id = nodes[i];
+    std::size_t place = i;
+    for (; place > 0 && nodes[place - 1] > id; --place) nodes[place] = nodes[place - 1];
+    nodes[place] = id;
+  }
+}
+
 /// Keeps its working memory between calls, whatever their graphs. Not thread-safe.
 class RootMembers {
  public:
@@ -26,7 +42,7 @@ class RootMembers {
     for (std::size_t i = 0; i < members_.size(); ++i) {
       for (const NodeId operand : dag.node(members_[i]).inputs()) use(operand);
     }
-    std::ranges::sort(members_);
+    sortMet(members_);
   }
   void clear() {
     for (const std::vector<NodeId>* used : {&members_, &others_}) {

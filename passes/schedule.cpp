@@ -1,5 +1,6 @@
 #include "passes/schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "passes/pass.h"
@@ -34,11 +35,14 @@ std::span<const NodeId> Scheduler::run(const Dag& dag, std::span<const NodeId> r
     if (listed[id] == 0) *end++ = id;
     listed[id] = 1;
   };
+  // A node is expanded once, and leaves itself and its operands pending; before, the root is.
+  pending_.resize(std::max(pending_.size(), (kMaxArity + std::size_t{1}) * (count + 1)));
+  NodeId* const bottom = pending_.data();
   for (const NodeId root : roots) {
-    pending_.push_back(root);
-    while (!pending_.empty()) {
-      const NodeId top = pending_.back();
-      pending_.pop_back();
+    NodeId* next = bottom;
+    *next++ = root;
+    while (next != bottom) {
+      const NodeId top = *--next;
       const NodeId id = top & ~kOperandsListed;
       const Node& node = dag.node(id);
       if ((top & kOperandsListed) != 0) {
@@ -48,10 +52,10 @@ std::span<const NodeId> Scheduler::run(const Dag& dag, std::span<const NodeId> r
       }
       // Operands may have been listed since they became pending.
       if (listed[id] != 0) continue;
-      pending_.push_back(id | kOperandsListed);
+      *next++ = id | kOperandsListed;
       const Operands sorted = operandsByNeed(dag, node);
       for (std::size_t i = node.operand_count; i-- > 0;) {
-        if (dag.node(sorted[i]).need > 0 && listed[sorted[i]] == 0) pending_.push_back(sorted[i]);
+        if (dag.node(sorted[i]).need > 0 && listed[sorted[i]] == 0) *next++ = sorted[i];
       }
     }
   }

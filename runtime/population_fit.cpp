@@ -10,7 +10,6 @@
 #include <tbb/parallel_for.h>
 
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/deriver.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/platform/clock.h"
@@ -24,21 +23,15 @@ constexpr double kNotFinite = std::numeric_limits<double>::infinity();
 /// Finds the linear parameters of one expression after another. Not thread-safe.
 class LinearFinder {
  public:
-  LinearFinder(Precision precision, Math math)
-      : optimizer_(precision, math), deriver_(precision, math), derived_(precision) {}
+  LinearFinder(Precision precision, Math math) : optimizer_(precision, math) {}
 
   std::span<const std::uint32_t> of(const ExpressionView& tokens) {
     optimizer_.run(tokens, 0);
-    const ExpressionGraph graph = optimizer_.graph();
-    derived_.clear(tokens.size());
-    deriver_.differentiate(graph.dag, graph.root(), tokens.parameterCount(), derived_);
-    return linear_.find(derived_, derived_.roots().subspan(1));
+    return linear_.find(optimizer_.graph(), tokens.parameterCount());
   }
 
  private:
   ExpressionOptimizer optimizer_;
-  Deriver deriver_;
-  Dag derived_;
   LinearParameters linear_;
 };
 
@@ -132,7 +125,6 @@ Result<Fits> PopulationFit::run() {
       break;
     }
     engine_.executor->execute([&] { take(*sums); });
-    dropEnded();
   }
   return fits();
 }
@@ -140,7 +132,7 @@ Result<Fits> PopulationFit::run() {
 Result<Losses> PopulationFit::pass() {
   base_.deadline.check();
   makeProgram();
-  fillParameters();
+  engine_.executor->execute([&] { fillParameters(); });
   const Stopwatch watch;
   Result<Losses> sums = runTask(engine_, {.program = *derived_,
                                           .data = base_.data,
@@ -231,22 +223,26 @@ ProgramSource PopulationFit::partSource() const {
 }
 
 void PopulationFit::fillParameters() {
-  parameters_.clear();
-  for (const FitEntry* const entry : in_program_) {
-    const std::span<const double> trial = entry->fit.trial();
-    parameters_.insert(parameters_.end(), trial.begin(), trial.end());
-  }
+  parameters_.resize(derived_->parameterOffset(in_program_.size()));
+  tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
+    std::ranges::copy(in_program_[i]->fit.trial(),
+                      parameters_.begin() + static_cast<std::ptrdiff_t>(derived_->parameterOffset(i)));
+  });
 }
 
 void PopulationFit::take(Losses& sums) {
   for (const Failure& failure : sums.failures) in_program_[failure.expression]->error = failure.error;
+  goes_on_.resize(in_program_.size());
   tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
     FitEntry& entry = *in_program_[i];
+    goes_on_[i] = 0;
     if (entry.error || entry.fit.done()) return;
     const ProgramSource& source = *derived_->state().source;
     const std::size_t first = source.outputOffset(i), count = source.outputOffset(i + 1) - first;
     takeSums(entry, std::span(sums.values).subspan(first, count));
+    goes_on_[i] = static_cast<std::uint8_t>(!entry.fit.done());
   });
+  dropEnded();
 }
 
 // Where rows are left out, sums of different rows are comparable as means.
@@ -265,8 +261,12 @@ void PopulationFit::takeSums(FitEntry& entry, std::span<double> outputs) const {
   if (entry.fit.loss() < before) entry.rows = rows;
 }
 
+// Without a look at the entries, which are all over the memory.
 void PopulationFit::dropEnded() {
-  std::erase_if(active_, [](const FitEntry* entry) { return entry->error || entry->fit.done(); });
+  active_.clear();
+  for (std::size_t i = 0; i < in_program_.size(); ++i) {
+    if (goes_on_[i] != 0) active_.push_back(in_program_[i]);
+  }
 }
 
 Fits PopulationFit::fits() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -70,10 +71,11 @@ class PopulationFit {
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
   using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
-  std::vector<EntryPointer> entries_;  ///< those of expression e from e * starts on; null: it fails
-  std::vector<FitEntry*> active_, in_program_;
-  std::optional<Program> derived_;  ///< of in_program_
-  fit::RemakeRule remake_rule_;     ///< of derived_
+  std::vector<EntryPointer> entries_;           ///< those of expression e from e * starts on; null: it fails
+  std::vector<FitEntry*> active_, in_program_;  ///< those that go on are in the program
+  std::vector<std::uint8_t> goes_on_;           ///< of in_program_, in the last pass
+  std::optional<Program> derived_;              ///< of in_program_
+  fit::RemakeRule remake_rule_;                 ///< of derived_
   std::vector<double> parameters_;
 };
 

@@ -22,7 +22,7 @@
 #include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 #include "ir/ops.h"
-#include "passes/llvm_pipeline.h"
+#include "passes/llvm/pipeline.h"
 
 namespace srjit {
 namespace {

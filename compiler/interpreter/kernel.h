@@ -19,7 +19,7 @@
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
-#include "passes/llvm_passes.h"
+#include "passes/llvm/passes.h"
 
 namespace srjit {
 

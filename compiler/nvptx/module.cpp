@@ -18,7 +18,7 @@
 #include "compiler/lowering/node_locations.h"
 #include "compiler/nvptx/emit_with_places.h"
 #include "compiler/target/architecture.h"
-#include "passes/llvm_pipeline.h"
+#include "passes/llvm/pipeline.h"
 
 namespace srjit {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
-#include "passes/llvm_passes.h"
+#include "passes/llvm/passes.h"
 
 namespace srjit {
 

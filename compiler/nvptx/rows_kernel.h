@@ -19,7 +19,7 @@
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
 #include "passes/dag.h"
-#include "passes/llvm_passes.h"
+#include "passes/llvm/passes.h"
 
 namespace srjit {
 

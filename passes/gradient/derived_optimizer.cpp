@@ -14,8 +14,7 @@ ExpressionGraph DerivedOptimizer::run(const ExpressionView& tokens, std::uint32_
     return optimizer_.graph();
   }
   optimizer_.run(tokens, expression);
-  const ExpressionGraph graph = optimizer_.graph();
-  deriver_.run(graph.dag, graph.root(), derivation, tokens.parameterCount());
+  deriver_.run(optimizer_.graph(), derivation, tokens.parameterCount());
   return deriver_.graph();
 }
 

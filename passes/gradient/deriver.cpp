@@ -111,8 +111,8 @@ Deriver::Deriver(Precision precision, Math math)
       as_written_(dag_, nullptr),
       fuser_(dag_) {}
 
-void Deriver::run(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters) {
-  read(from, root);
+void Deriver::run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters) {
+  read(f);
   if (derivation.quantity != Quantity::kLoss) addDerivatives(derivation, parameters);
   switch (derivation.quantity) {
     case Quantity::kJacobian:
@@ -133,27 +133,35 @@ void Deriver::run(const Dag& from, NodeId root, const Derivation& derivation, st
 }
 
 ExpressionGraph Deriver::graph() {
-  members_.collect(dag_, roots_);
-  return {dag_, roots_, scheduler_.run(dag_, roots_, members_.members().size()), members_.uses()};
+  sweep_.run(dag_, roots_);
+  return {dag_, roots_, scheduler_.run(dag_, roots_, sweep_.members().size()), sweep_.uses()};
 }
 
 void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
-  run(from, root, derivation, parameters);
+  run(graphOf(from, root), derivation, parameters);
   appendRoots(to);
 }
 
 void Deriver::differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to) {
-  read(from, root);
+  read(graphOf(from, root));
   addDerivatives({}, parameters);
   appendRoots(to);
 }
 
-// In the order of evaluation, which depends on the expression alone: derivatives are added in the order of nodes.
-void Deriver::read(const Dag& from, NodeId root) {
+// Valid until roots_ or members_ change.
+ExpressionGraph Deriver::graphOf(const Dag& from, NodeId root) {
   members_.collect(from, {&root, 1});
-  const std::size_t count = members_.members().size();
-  dag_.clear(count);
-  dag_.copyNodes(from, scheduler_.run(from, {&root, 1}, count), places_);
+  roots_.assign(1, root);
+  return {from, roots_, members_.members(), members_.uses()};
+}
+
+// In the order of evaluation, which depends on the expression alone: derivatives are added in the order of nodes.
+void Deriver::read(const ExpressionGraph& f) {
+  // Of a usual expression, with its derivatives and sums.
+  constexpr std::size_t kNodesPerNode = 4;
+  dag_.clear(kNodesPerNode * f.members.size());
+  const NodeId root = f.root();
+  dag_.copyNodes(f.dag, scheduler_.run(f.dag, {&root, 1}, f.members.size()), places_);
   roots_.assign(1, places_[root]);
 }
 
@@ -175,7 +183,9 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   roots_.resize(1 + derivation.derivatives(parameters));
   differentiator_.run({f, all}, with_rules_, wanted, std::span(roots_).subspan(1));
   if (math_ == Math::kStrict) return;
+  fuser_.findSumsFrom(first);
   for (NodeId& derivative : std::span(roots_).subspan(1)) {
+    if (derivative < first || !fuser_.hasSums(derivative)) continue;
     members_.collect(dag_, {&derivative, 1}, first);
     derivative = fuser_.fuse(derivative, members_.members(), members_.uses(), first);
   }
@@ -223,8 +233,8 @@ void Deriver::addGradientTerms(const Derivation& derivation) {
 }
 
 void Deriver::appendRoots(Dag& to) {
-  members_.collect(dag_, roots_);
-  ExpressionGraph{dag_, roots_, members_.members(), members_.uses()}.appendTo(to, places_);
+  sweep_.run(dag_, roots_);
+  ExpressionGraph{dag_, roots_, sweep_.members(), sweep_.uses()}.appendTo(to, places_);
 }
 
 // The parameters of an expression are those that the table still has, of which some may have no effect by now.

@@ -11,6 +11,7 @@
 #include "passes/gradient/derivation.h"
 #include "passes/gradient/differentiate.h"
 #include "passes/gradient/graph_domain.h"
+#include "passes/member_sweep.h"
 #include "passes/root_members.h"
 #include "passes/rules/rewriter.h"
 #include "passes/schedule.h"
@@ -32,21 +33,22 @@ class Deriver {
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// Makes the roots of an expression. The expression is what node `root` of `from`, another graph, computes, and has
-  /// so many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps
-  /// its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it, without
-  /// rules. Linear in the nodes of each root together, not recursive.
-  void run(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters);
+  /// Makes the roots of an expression. `f` is its graph, of one root, in another Dag; it has so many parameters, and
+  /// uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps its bits; derivatives
+  /// get the rules of the math mode, and are fused; what sums add is as Quantity has it, without rules. Linear in the
+  /// nodes of each root together, not recursive.
+  void run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
   /// What run() made.
   ExpressionGraph graph();
 
-  /// Adds what run() makes to `to`, another graph.
+  /// Adds what run() makes to `to`, another graph, for the expression that node `root` of `from` computes.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives by parameters: 1 + parameters roots.
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);
 
  private:
-  void read(const Dag& from, NodeId root);
+  ExpressionGraph graphOf(const Dag& from, NodeId root);
+  void read(const ExpressionGraph& f);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
   void addStepTerms(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
@@ -61,6 +63,7 @@ class Deriver {
   Differentiator differentiator_;
   Scheduler scheduler_;
   RootMembers members_;
+  MemberSweep sweep_;
   std::vector<NodeId> roots_;   ///< f and its derivatives, then those of the quantity
   std::vector<NodeId> places_;  ///< where a node is in another graph
 };

@@ -15,7 +15,7 @@
 #include <llvm/Support/SourceMgr.h>
 
 #include "compiler/nvptx/toolkit.h"
-#include "passes/llvm_pipeline.h"
+#include "passes/llvm/pipeline.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

@@ -5,7 +5,7 @@
 #include <llvm/IR/Module.h>
 
 #include "ir/error.h"
-#include "passes/llvm_passes.h"
+#include "passes/llvm/passes.h"
 
 namespace srjit {
 

@@ -1,4 +1,4 @@
-#include "passes/llvm_pipeline.h"
+#include "passes/llvm/pipeline.h"
 
 #include <llvm/Passes/PassBuilder.h>
 

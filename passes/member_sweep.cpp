@@ -1,0 +1,43 @@
+#include "passes/member_sweep.h"
+
+#include <algorithm>
+
+namespace srjit {
+
+// Operands have smaller ids than their users, so a sweep from the last root down meets every user before its operands.
+void MemberSweep::run(const Dag& dag, std::span<const NodeId> roots) {
+  // Absent operands are counted in one of so many other places: a branch would be hard to predict, and in one place,
+  // each count would wait for the one before.
+  constexpr std::size_t kOthers = 8;
+  const std::size_t size = dag.size();
+  if (uses_.size() < size + kOthers) uses_.resize(size + kOthers);
+  if (list_.size() < size) list_.resize(size);
+  std::uint32_t* const uses = uses_.data();
+  std::fill_n(uses, size, 0);
+  NodeId last = 0;
+  for (const NodeId root : roots) {
+    ++uses[root];
+    last = std::max(last, root);
+  }
+  NodeId* const end = list_.data() + size;
+  NodeId* first = end;
+  std::uint32_t most_uses = 1;
+  for (NodeId id = last + 1; id-- > 0;) {
+    if (uses[id] == 0) continue;
+    *--first = id;
+    const Node& node = dag.node(id);
+    most_uses |= uses[id] * std::uint32_t{node.isOperator()};
+    const auto other = static_cast<NodeId>(size + id % kOthers);
+    const auto count = [&](std::uint32_t k) {
+      const NodeId counts = 0 - NodeId{k < node.operand_count};
+      ++uses[(node.operands[k] & counts) | (other & ~counts)];
+    };
+    count(0);
+    count(1);
+    if (node.operand_count > 2) ++uses[node.operands[2]];
+  }
+  members_ = {first, end};
+  is_shared_ = most_uses > 1;
+}
+
+}  // namespace srjit

@@ -1,0 +1,47 @@
+// Sets of operands of partial derivatives, beside the nodes that the derivatives have.
+#include "passes/gradient/operand_sets.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "ir/ops.h"
+#include "ir/rows.h"
+#include "passes/gradient/graph_domain.h"
+#include "passes/root_members.h"
+
+namespace srjit {
+namespace {
+
+/// The variables that a node contains, as bits.
+unsigned variablesOf(const Dag& dag, NodeId root) {
+  RootMembers members;
+  members.collect(dag, {&root, 1});
+  unsigned bits = 0;
+  for (const NodeId id : members.members()) {
+    if (dag.node(id).kind == Token::Kind::kVariable) bits |= 1U << dag.node(id).index;
+  }
+  return bits;
+}
+
+TEST(OperandSets, AreThoseOfTheNodesOfDerivatives) {
+  for (const Op op : allOperators()) {
+    Dag dag(Precision::kF64);
+    const graph::NodeMaker maker(dag, nullptr);
+    Operands operands{};
+    for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(arityOf(op)); ++k) operands[k] = dag.variable(k);
+    const auto valueOf = [&](std::size_t k) { return graph::Value(operands[k], maker); };
+    const graph::Value result(dag.applyOrdered(op, operands), maker);
+    for (int k = 0; k < arityOf(op); ++k) {
+      const graph::Value partial = derivativeRow(op, k, valueOf(0), valueOf(1), valueOf(2), result);
+      const OperandSet set = operandsOfPartial(op, k);
+      const std::string what = std::string(infoOf(op).name) + " by operand " + std::to_string(k);
+      EXPECT_EQ(set.is_zero, partial.isLiteral() && partial.literal() == 0) << what;
+      EXPECT_EQ(set.bits, partial.isLiteral() ? 0U : variablesOf(dag, partial.in(maker))) << what;
+    }
+    for (int k = arityOf(op); k < kMaxArity; ++k) EXPECT_TRUE(operandsOfPartial(op, k).is_zero);
+  }
+}
+
+}  // namespace
+}  // namespace srjit
