@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
+#include "passes/root_members.h"
 
 namespace srjit {
 namespace {
@@ -70,7 +71,6 @@ struct Encoder::State {
   Status collect(NodeId root, std::uint32_t output);
   static void placeAt(Value& value, OperandPlace where, std::uint32_t number);
   Status placeLeaf(const Node& node, Value& value) const;
-  void sortMembers(std::size_t first);
   Status emitSegments();
   Error refusal(const Node& node) const;
   void plan(const Node& node, Value& value, std::uint32_t uses);
@@ -82,8 +82,10 @@ struct Encoder::State {
   Status storeInSlots(const Segment& segment, std::uint32_t& statement);
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
+  std::size_t endOfSums(std::size_t first) const;
+  void emitSum(NodeId root, std::uint32_t sum);
   void emitStatement(NodeId root, bool in_place, DeviceToken last);
-  void emitTree(NodeId root, DeviceToken* end);
+  DeviceToken* emitTree(NodeId root, DeviceToken* end);
   DeviceToken* emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken* emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken pushed(const Value& value, std::uint32_t height) const;
@@ -199,12 +201,24 @@ Status Encoder::State::emitSegments() {
   if (Status bounded = checkLength(); !bounded) return bounded;
   if (any_in_slot) findLastUses();
   std::uint32_t statement = 0;
-  for (const Segment& segment : segments) {
+  std::size_t first = 0, end = 0;  // of the segments that are added together
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const Segment& segment = segments[s];
+    if (s == end) {
+      first = s;
+      end = endOfSums(s);
+    }
     if (any_in_slot) {
       if (Status stored = storeInSlots(segment, statement); !stored) return stored;
     }
-    const bool in_place = isOnStack(values[segment.root].where);
-    emitStatement(segment.root, in_place, token(table.find(Kind::kEnd, 1), 0, segment.output));
+    if (end - first == 1) {
+      const bool in_place = isOnStack(values[segment.root].where);
+      emitStatement(segment.root, in_place, token(table.find(Kind::kEnd, 1), 0, segment.output));
+    } else {
+      const auto sum = static_cast<std::uint32_t>(s - first);
+      emitSum(segment.root, sum);
+      if (s + 1 == end) code->tokens.push_back(token(table.find(Kind::kStoreSums, 0, sum), 0, segments[first].output));
+    }
     release(statement++);
   }
   code->slots = std::max(code->slots, slots);
@@ -243,7 +257,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
     }
     for (const NodeId input : node.inputs()) use(input);
   }
-  sortMembers(first);
+  sortMet(std::span(member_list).subspan(first));
   segments.push_back({root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(member_list.size())});
   return okStatus();
 }
@@ -269,23 +283,6 @@ Status Encoder::State::placeLeaf(const Node& node, Value& value) const {
   const bool is_known = node.index < options->columns.size();
   placeAt(value, kInColumn, is_known ? options->columns[node.index] : EncodeOptions::kNotStaged);
   return value.number != EncodeOptions::kNotStaged ? okStatus() : Status(refusal(node));
-}
-
-// The traversal starts at the root, so members are nearly in descending order.
-void Encoder::State::sortMembers(std::size_t first) {
-  constexpr std::ptrdiff_t kFew = 64;
-  const auto begin = member_list.begin() + static_cast<std::ptrdiff_t>(first);
-  if (member_list.end() - begin > kFew) {
-    std::sort(begin, member_list.end());
-    return;
-  }
-  std::reverse(begin, member_list.end());
-  for (auto next = begin; next != member_list.end(); ++next) {
-    const NodeId id = *next;
-    auto place = next;
-    for (; place != begin && *(place - 1) > id; --place) *place = *(place - 1);
-    *place = id;
-  }
 }
 
 Error Encoder::State::refusal(const Node& node) const {
@@ -401,18 +398,47 @@ void Encoder::State::release(std::uint32_t statement) {
   });
 }
 
-// Appends the tokens that push a value, computed in place or from where it is, and the one that takes it.
+// The end of the segments from `first` on that are added together.
+std::size_t Encoder::State::endOfSums(std::size_t first) const {
+  std::size_t end = first + 1;
+  while (options->joins_sums && end < std::min<std::size_t>(segments.size(), first + kMostKeptSums) &&
+         segments[end].output == segments[end - 1].output + 1) {
+    ++end;
+  }
+  return end;
+}
+
+// Most sums are of products of shared values, which need no place on the stack.
+void Encoder::State::emitSum(NodeId root, std::uint32_t sum) {
+  const Value& value = values[root];
+  const Node& node = dag->node(root);
+  const bool in_place = isOnStack(value.where);
+  if (in_place && node.op == Op::kMul && value.plan->stack_count == 0 && value.plan->argument_place == kInColumn) {
+    const auto number = [&](std::uint8_t operand) { return values[node.operands[operand]].number; };
+    code->tokens.push_back(token(table.find(Kind::kKeepProductSum, 0, sum), number(value.plan->column),
+                                 number(value.plan->argument), DeviceToken::kColumn));
+    return;
+  }
+  emitStatement(root, in_place, token(table.find(Kind::kKeepSum, 1, sum)));
+}
+
+// Appends the tokens that push a value, computed in place or from where it is, and the one that takes it. Tokens of an
+// operand that is computed at each use were counted in its first users, although a later user may have sent it to a
+// slot: then fewer are needed.
 void Encoder::State::emitStatement(NodeId root, bool in_place, DeviceToken last) {
   const Value& value = values[root];
   const std::size_t length = !in_place ? 1 : value.in_slot ? value.slot_tokens : value.tokens;
-  code->tokens.resize(code->tokens.size() + length + 1);
-  DeviceToken* const end = code->tokens.data() + code->tokens.size() - 1;
+  const std::size_t before = code->tokens.size();
+  code->tokens.resize(before + length + 1);
+  DeviceToken* const end = code->tokens.data() + before + length;
   *end = last;
-  if (in_place) {
-    emitTree(root, end);
-  } else {
+  if (!in_place) {
     end[-1] = pushed(value, 0);
+    return;
   }
+  const auto unused = emitTree(root, end) - (end - length);
+  const auto first = code->tokens.begin() + static_cast<std::ptrdiff_t>(before);
+  code->tokens.erase(first, first + unused);
 }
 
 DeviceToken Encoder::State::pushed(const Value& value, std::uint32_t height) const {
@@ -421,8 +447,8 @@ DeviceToken Encoder::State::pushed(const Value& value, std::uint32_t height) con
 }
 
 // Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
-// once, before its operands. Not recursive.
-void Encoder::State::emitTree(NodeId root, DeviceToken* end) {
+// once, before its operands. Gives where it begins. Not recursive.
+DeviceToken* Encoder::State::emitTree(NodeId root, DeviceToken* end) {
   Pending* const bottom = pending.data();
   Pending* top = bottom;
   *top++ = pendingAt(root, 0);
@@ -442,6 +468,7 @@ void Encoder::State::emitTree(NodeId root, DeviceToken* end) {
     for (unsigned k = 0; k < kMaxArity; ++k) top[k] = pendingAt(operands[plan.stack[k]], height + k);
     top += plan.stack_count;
   } while (top != bottom);
+  return end;
 }
 
 DeviceToken* Encoder::State::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,

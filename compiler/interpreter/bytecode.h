@@ -43,6 +43,9 @@ struct EncodeOptions {
   std::span<const std::uint32_t> parameters;
   std::uint32_t first_parameter = 0;  ///< of an ExpressionGraph, whose parameters are numbered from here on
   std::uint32_t max_slots = 64;
+  /// Whether the program is for kernels that add roots as they are (isPlainSum) alone: outputs with adjacent numbers
+  /// are then added over the lanes several at once.
+  bool joins_sums = false;
 
   static constexpr std::uint32_t kNotStaged = ~0u;
 };

@@ -208,6 +208,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});
+  addSums();
   const auto arguments = static_cast<std::uint8_t>(argument_count_);
   for (unsigned height = 0; height <= spec_.depth; ++height) {
     const auto at = static_cast<std::uint8_t>(height);
@@ -236,6 +237,15 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
     if (isLong(op)) add({Kind::kBody, 0, 0, op});
   }
   add({Kind::kNextWindow});
+}
+
+// A sum alone is that of kEnd.
+void HandlerTable::addSums() {
+  for (std::uint8_t sum = 0; sum < kMostKeptSums; ++sum) {
+    add({Kind::kKeepSum, 1, sum});
+    add({Kind::kKeepProductSum, 0, sum});
+    if (sum > 0) add({Kind::kStoreSums, 0, sum});
+  }
 }
 
 void HandlerTable::add(const Handler& handler) {

@@ -8,6 +8,7 @@
 // shared values go to slots.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,15 +38,22 @@ struct Handler {
     kPushResult,  ///< push the body's result
     kStoreSlot,   ///< pop into a slot
     kEnd,         ///< pop the value of a root: write it, or add it to the loss
-    kHalt,        ///< end of a block's programs
-    kNextWindow,  ///< end of the tokens in shared memory: copy the next window
+    // Every table has these; only kernels that add roots as they are (isPlainSum) run them, and others trap:
+    kKeepSum,         ///< pop the value of a root: add the rows of the thread, as sum `argument`
+    kKeepProductSum,  ///< the same of the product of two columns or slots
+    kStoreSums,       ///< add sums 0 to `argument` over the lanes: those of an output and of the next ones
+    kHalt,            ///< end of a block's programs
+    kNextWindow,      ///< end of the tokens in shared memory: copy the next window
   };
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before
-  std::uint8_t argument = 0;  ///< kArgument*: the register's index
+  std::uint8_t argument = 0;  ///< kArgument*: the register's index; of sums: which
   Op op{};                    ///< kApply, kBody
   OperandForm operands = {};  ///< kApply
 };
+
+/// Sums that a thread keeps at most, so that the lanes of a warp add several at once.
+inline constexpr unsigned kMostKeptSums = 4;
 
 /// Registers of the stack of an engine's interpreter: enough for most trees of 50 nodes; deeper values go to slots. One
 /// more costs registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
@@ -97,7 +105,7 @@ class HandlerTable {
 
   /// The number of a handler at a stack height, or -1 if there is none.
   int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept {
-    return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
+    return height <= spec_.depth && argument < kArguments ? plain_[placeOf(kind, height, argument)] : -1;
   }
   /// The number of a handler of another table, of the same depth, or -1.
   int find(const Handler& handler) const noexcept;
@@ -122,6 +130,7 @@ class HandlerTable {
   }
 
  private:
+  static constexpr unsigned kArguments = std::max<unsigned>(kMaxArity, kMostKeptSums);
   struct OpFacts {
     bool has = false;
     bool is_long = false;
@@ -130,9 +139,10 @@ class HandlerTable {
     std::array<std::uint32_t, 2> strides{};  ///< of the places of the second and the third operand in `plans`
   };
 
+  void addSums();
   void add(const Handler& handler);
   std::size_t placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
-    return (static_cast<std::size_t>(kind) * (spec_.depth + 1) + height) * kMaxArity + argument;
+    return (static_cast<std::size_t>(kind) * (spec_.depth + 1) + height) * kArguments + argument;
   }
 
   InterpreterSpec spec_;

@@ -1,6 +1,7 @@
 #include "compiler/interpreter/kernel.h"
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "compiler/interpreter/stage.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/nvptx/module.h"
+#include "compiler/nvptx/plain_sums.h"
 #include "compiler/nvptx/strip.h"
 
 namespace srjit {
@@ -41,6 +43,7 @@ class InterpreterEmitter {
   void run() {
     createRegisters();
     stage_.run();
+    if (keepsSums()) sums_.emplace(lowering_, stage_.strip(), lossPointers());
     always_ = b_.CreateICmpNE(kernel_->getArg(InterpreterStage::kPrograms), word(0));
     b_.CreateStore(stage_.firstToken(), counter_);
     fetch();
@@ -82,8 +85,11 @@ class InterpreterEmitter {
   llvm::AllocaInst* newRegister(llvm::Type* type) { return b_.CreateAlloca(type); }
   llvm::Value* read(llvm::AllocaInst* variable) const { return b_.CreateLoad(variable->getAllocatedType(), variable); }
 
-  using Registers = std::vector<llvm::AllocaInst*>;  // one per row
+  using Registers = std::vector<llvm::AllocaInst*>;  // one per row; of kept sums, per row group
 
+  bool keepsSums() const { return options_.loss && isPlainSum(*options_.loss); }
+
+  // In the entry block: elsewhere they would stay in local memory.
   void createRegisters() {
     const auto create = [&](std::size_t count) {
       std::vector<Registers> made(count);
@@ -102,6 +108,12 @@ class InterpreterEmitter {
     }
     next_value_ = newRegister(lowering_.type());
     value_ = newRegister(lowering_.type());
+    if (!keepsSums()) return;
+    for (Registers& registers : kept_) {
+      for (unsigned group = 0; group < stage_.strip().rowGroups(); ++group) {
+        registers.push_back(newRegister(lowering_.type()));
+      }
+    }
   }
 
   // Reads the token at the counter into the next_* registers and advances. The counter passes through assembly so that
@@ -237,6 +249,17 @@ class InterpreterEmitter {
       case Kind::kEnd:
         emitEnd();
         break;
+      case Kind::kKeepSum:
+      case Kind::kKeepProductSum:
+      case Kind::kStoreSums:
+        if (!sums_) {
+          // A fault of whoever launched this kernel: an error of the launch is better than results that are missing.
+          b_.CreateIntrinsic(llvm::Intrinsic::trap, {}, {});
+          b_.CreateUnreachable();
+          return;
+        }
+        emitSums(handler);
+        break;
       case Kind::kHalt:
         b_.CreateRetVoid();
         return;
@@ -246,6 +269,20 @@ class InterpreterEmitter {
         break;
     }
     b_.CreateBr(dispatch_);
+  }
+
+  void emitSums(const Handler& handler) {
+    if (handler.kind == Kind::kKeepSum) {
+      return writeRegisters(kept_[handler.argument], sums_->sumRows(readRegisters(stack_[0])));
+    }
+    if (handler.kind == Kind::kKeepProductSum) {
+      const std::vector<Rows> factors = {readColumn(read(column_)), readColumn(read(argument_))};
+      return writeRegisters(kept_[handler.argument],
+                            sums_->sumRows(applyToFirst(Op::kMul, factors, spec_.rows_per_thread)));
+    }
+    std::vector<Rows> sums;
+    for (unsigned sum = 0; sum <= handler.argument; ++sum) sums.push_back(readRegisters(kept_[sum]));
+    sums_->store(read(argument_), std::move(sums));
   }
 
   void emitApply(const Handler& handler) {
@@ -318,12 +355,14 @@ class InterpreterEmitter {
     return results;
   }
 
+  llvm::Value* result(unsigned i) const { return kernel_->getArg(InterpreterStage::kResults + i); }
+  LossPointers lossPointers() const { return {result(0), result(1), result(2), result(3)}; }
+
   void emitEnd() {
     llvm::Value* const number = b_.CreateZExt(read(argument_), b_.getInt64Ty());
     const Rows predictions = readRegisters(stack_[0]);
-    const auto result = [&](unsigned i) { return kernel_->getArg(InterpreterStage::kResults + i); };
     if (options_.loss) {
-      stage_.strip().storeLoss(*options_.loss, {result(0), result(1), result(2), result(3)}, number, predictions);
+      stage_.strip().storeLoss(*options_.loss, lossPointers(), number, predictions);
     } else {
       llvm::Value* const column = b_.CreateGEP(lowering_.elementType(), result(0), b_.CreateMul(number, result(1)));
       stage_.strip().store(column, predictions);
@@ -340,6 +379,8 @@ class InterpreterEmitter {
   llvm::GlobalVariable& shared_;
   InterpreterStage stage_;
   std::vector<Registers> stack_, arguments_;
+  std::optional<PlainSums> sums_;
+  std::array<Registers, kMostKeptSums> kept_;
   llvm::AllocaInst *counter_ = nullptr, *next_code_ = nullptr, *next_argument_ = nullptr, *next_value_ = nullptr;
   llvm::AllocaInst *column_ = nullptr, *argument_ = nullptr, *value_ = nullptr;
   llvm::Value* always_ = nullptr;

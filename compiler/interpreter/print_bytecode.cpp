@@ -68,6 +68,12 @@ std::string lineOf(const Handler& handler, const DeviceToken& token, const Encod
       return "store " + text.column();
     case Kind::kEnd:
       return fmt::format("end root{}", token.argument);
+    case Kind::kKeepSum:
+      return fmt::format("keep sum{}", handler.argument);
+    case Kind::kKeepProductSum:
+      return fmt::format("keep sum{} {} {}", handler.argument, text.column(), text.secondColumn());
+    case Kind::kStoreSums:
+      return fmt::format("end root{} to root{}", token.argument, token.argument + handler.argument);
     case Kind::kHalt:
       return "halt";
     case Kind::kNextWindow:

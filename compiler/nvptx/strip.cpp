@@ -145,9 +145,23 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
   }
 }
 
-// The sums over the warp's lanes of several row groups at once, neighbours first. While more than one is left, the
-// lanes share the work: after the step with mask m, a lane goes on with the row groups whose number has the lane's bit
-// m. In the end lane l holds the sum of row group l modulo their number.
+llvm::Value* Strip::numberOfRowGroup(llvm::Value* own) const {
+  return b_.CreateAdd(wideProduct(b_, number_, b_.getInt32(rowGroups())), b_.CreateZExt(own, b_.getInt64Ty()));
+}
+
+llvm::Value* Strip::rowGroupCount() const {
+  return b_.CreateUDiv(b_.CreateAdd(row_count_, b_.getInt64(kGroupRows - 1)), b_.getInt64(kGroupRows));
+}
+
+llvm::Value* Strip::exists(unsigned k) const {
+  return b_.CreateICmpULT(b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows)), row_count_);
+}
+
+llvm::Value* Strip::allExist() const {
+  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(std::uint64_t{kWarpLanes} * rows_per_thread_));
+  return b_.CreateICmpULE(end, row_count_);
+}
+
 llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
   const auto add = [&](llvm::Value* x, llvm::Value* y) {
     return x->getType()->isIntegerTy() ? b_.CreateAdd(x, y) : b_.CreateFAdd(x, y);
@@ -171,12 +185,10 @@ llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
 
 // Whether row k exists and, if the spec says so, has a finite prediction.
 llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const {
-  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows));
-  llvm::Value* const exists = b_.CreateICmpULT(row, row_count_);
-  if (!spec.skip_invalid) return exists;
+  if (!spec.skip_invalid) return exists(k);
   llvm::Value* const magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
   llvm::Value* const infinity = lowering_.literal(std::numeric_limits<double>::infinity());
-  return b_.CreateAnd(exists, b_.CreateFCmpOLT(magnitude, infinity));
+  return b_.CreateAnd(exists(k), b_.CreateFCmpOLT(magnitude, infinity));
 }
 
 // Whether all lanes have finite predictions: 0 times a number is 0, or NaN if it is not finite.
@@ -243,8 +255,7 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
   llvm::BasicBlock* const all = newBlock("all");
   llvm::BasicBlock* const some = newBlock("some");
   llvm::BasicBlock* const merged = newBlock("merged");
-  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(std::uint64_t{kWarpLanes} * rows_per_thread_));
-  llvm::Value* every = b_.CreateICmpULE(end, row_count_);
+  llvm::Value* every = allExist();
   if (spec.skip_invalid) every = b_.CreateAnd(areFinite(predictions), every);
   b_.CreateCondBr(every, all, some);
   b_.SetInsertPoint(all);
@@ -276,11 +287,8 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
 // Lane l < rowGroups() writes the sums of row group l of the strip.
 void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
                       const std::vector<llvm::Value*>& channels) const {
-  llvm::Type* const wide = b_.getInt64Ty();
-  llvm::Value* const row_group =
-      b_.CreateAdd(wideProduct(b_, number_, b_.getInt32(rowGroups())), b_.CreateZExt(lane_, wide));
-  llvm::Value* const row_group_count =
-      b_.CreateUDiv(b_.CreateAdd(row_count_, b_.getInt64(kGroupRows - 1)), b_.getInt64(kGroupRows));
+  llvm::Value* const row_group = numberOfRowGroup(lane_);
+  llvm::Value* const row_group_count = rowGroupCount();
   llvm::Value* const writes =
       b_.CreateAnd(b_.CreateICmpULT(lane_, b_.getInt32(rowGroups())), b_.CreateICmpULT(row_group, row_group_count));
   llvm::Function* const function = b_.GetInsertBlock()->getParent();

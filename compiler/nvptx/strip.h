@@ -34,6 +34,13 @@ class Strip {
   /// Row groups (ir/numbers/loss_sums.h) of the strip; a lane has kLaneRows rows of each.
   unsigned rowGroups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
+  /// The number among all row groups (i64) of row group `own` (i32) of the strip.
+  llvm::Value* numberOfRowGroup(llvm::Value* own) const;
+  /// Row groups of all rows (i64).
+  llvm::Value* rowGroupCount() const;
+  /// Whether row k of the thread exists, and whether all rows of the strip do.
+  llvm::Value* exists(unsigned k) const;
+  llvm::Value* allExist() const;
 
   /// Emits the end of a warp that has no rows; the builder goes on where others do.
   void leaveIfEmpty() const;
@@ -52,9 +59,12 @@ class Strip {
   /// output `output` (i64).
   void storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
                  const Rows& predictions) const;
+  /// The sums over the warp's lanes of several items at once, a power of two of them, neighbours first. While more than
+  /// one is left, the lanes share the work: after the step with mask m, a lane goes on with the items whose number has
+  /// the lane's bit m. In the end lane l holds the sum of item l modulo their number.
+  llvm::Value* sumLanes(std::vector<llvm::Value*> sums) const;
 
  private:
-  llvm::Value* sumLanes(std::vector<llvm::Value*> sums) const;
   /// Sums of one thread, except the count: that is of the row group that the lane writes.
   struct ThreadSums {
     std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed

@@ -40,6 +40,12 @@ constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk =
 // of the time of encoding them (docs/experiments.md).
 constexpr std::size_t kLeastTokensToFind = 16;
 
+// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
+// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
+// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound (docs/experiments.md). A
+// launch takes some microseconds, so there must be many programs.
+constexpr std::size_t kFewSlotBytes = 10 * sizeof(float), kLeastToDivide = 1024;
+
 // Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
 // the handlers of the family of all operators; columns are variables, and slots are numbered from here on. Where there
 // are more variables, those of a section are numbered. An interpreter stages far fewer columns.
@@ -187,6 +193,8 @@ class ProgramEncoder {
     options.columns = sections_[chunk.section].numbers;
     options.staged_columns = kFirstSlot;
     options.max_slots = static_cast<std::uint32_t>(limits_.slots);
+    // What is derived is evaluated by such kernels (kPlainSums), but for Jacobians.
+    options.joins_sums = source_.derivation && source_.derivation->quantity != Quantity::kJacobian;
     return options;
   }
 
@@ -207,12 +215,18 @@ class ProgramEncoder {
     chunk.variables[number] = 1;
   }
 
-  static void takeProgram(std::uint32_t expression, Status encoded, std::size_t before, EncodedChunk& chunk) {
-    if (encoded) {
+  // The program that `encode` appends, or its failure.
+  template <class Encode>
+  static void addProgram(std::uint32_t expression, EncodedChunk& chunk, const Encode& encode) {
+    const std::size_t before = chunk.code.tokens.size();
+    const std::uint32_t most_slots = std::exchange(chunk.code.slots, 0);
+    if (Status encoded = encode()) {
       chunk.lengths.push_back(static_cast<std::uint32_t>(chunk.code.tokens.size() - before));
+      chunk.slots.push_back(chunk.code.slots);
     } else {
       chunk.failures.push_back({expression, std::move(encoded).error()});
     }
+    chunk.code.slots = std::max(most_slots, chunk.code.slots);
   }
 
   // The standard passes, one expression at a time.
@@ -220,10 +234,10 @@ class ProgramEncoder {
     for (const std::uint32_t expression : membersOf(chunk)) {
       const ExpressionView tokens = source_.expressions[expression];
       chunk.tokens += tokens.size();
-      const std::size_t before = chunk.code.tokens.size();
-      Status encoded = finds_ ? findOrEncode(tokens, expression, worker, chunk)
-                              : encodeExpression(tokens, expression, worker, chunk);
-      takeProgram(expression, std::move(encoded), before, chunk);
+      addProgram(expression, chunk, [&] {
+        return finds_ ? findOrEncode(tokens, expression, worker, chunk)
+                      : encodeExpression(tokens, expression, worker, chunk);
+      });
     }
   }
 
@@ -234,7 +248,6 @@ class ProgramEncoder {
     const std::uint32_t hash = contentHash(tokens);
     const auto found = generation.isEmpty() ? EncodedGeneration::Found() : generation.find(tokens, hash);
     chunk.beginProgram(tokens, hash, source_.parameterOffset(expression));
-    const std::uint32_t slots = std::exchange(chunk.code.slots, 0);
     const std::size_t nodes = chunk.nodes;
     Status encoded = okStatus();
     if (found.chunk != nullptr) {
@@ -245,7 +258,6 @@ class ProgramEncoder {
     EncodedProgram& program = chunk.programs.back();
     program.slots = chunk.code.slots;
     program.nodes = static_cast<std::uint32_t>(chunk.nodes - nodes);
-    chunk.code.slots = std::max(slots, program.slots);
     if (!encoded) chunk.programs.pop_back();
     return encoded;
   }
@@ -308,7 +320,7 @@ class ProgramEncoder {
   static bool namesColumn(const Handler& handler) {
     using enum Handler::Kind;
     if (handler.kind == kApply) return handler.operands.find('v') != OperandForm::npos;
-    return handler.kind == kPushColumn || handler.kind == kArgumentColumn;
+    return handler.kind == kPushColumn || handler.kind == kArgumentColumn || handler.kind == kKeepProductSum;
   }
 
   void addParameter(const Dag& dag, NodeId id, std::uint32_t expression, ParameterTable& parameters) const {
@@ -340,11 +352,10 @@ class ProgramEncoder {
     std::vector<std::uint32_t> outputs;
     std::span<const NodeId> roots = dag.roots();
     for (const std::uint32_t member : members) {
-      const std::size_t before = chunk.code.tokens.size();
       outputs.clear();
       source_.appendOutputs(member, outputs);
-      takeProgram(member, encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code), before,
-                  chunk);
+      addProgram(member, chunk,
+                 [&] { return encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code); });
       roots = roots.subspan(outputs.size());
     }
     for (const ParameterSource& parameter : dag.parameters()) {
@@ -399,6 +410,7 @@ class ProgramEncoder {
       }
       chunk.code.tokens.clear();
       chunk.lengths.clear();
+      chunk.slots.clear();
       chunk.parameters.clear();
       chunk.programs.clear();
     }
@@ -441,33 +453,84 @@ class ProgramEncoder {
 
   /// Where the parts of a chunk begin in the whole program.
   struct Starts {
-    std::size_t program = 0, token = 0, parameter = 0, patch = 0;
+    struct Programs {
+      std::size_t program = 0, token = 0;
+    };
+    Programs few, many;  ///< of programs by their slots
+    std::size_t parameter = 0, patch = 0;
+    std::uint32_t bound = 0;  ///< the most slots of those with few
   };
+
+  // The most slots of programs that are launched together, if others are launched apart; else the most that there are.
+  std::uint32_t slotBound(std::span<const EncodedChunk> chunks) const {
+    const auto bound = static_cast<std::uint32_t>(kFewSlotBytes / static_cast<std::size_t>(bytesOf(source_.precision)));
+    std::uint32_t most = 0;
+    std::size_t programs = 0, few = 0;
+    for (const EncodedChunk& chunk : chunks) {
+      most = std::max(most, chunk.code.slots);
+      programs += chunk.slots.size();
+    }
+    if (most <= bound || programs < kLeastToDivide) return most;
+    for (const EncodedChunk& chunk : chunks) {
+      few += static_cast<std::size_t>(std::ranges::count_if(chunk.slots, [&](auto slots) { return slots <= bound; }));
+    }
+    return 2 * few >= programs ? bound : most;
+  }
+
+  // Programs of one section for at most `bound` slots, and of one for more.
+  void addSections(const SectionDraft& draft, std::span<const EncodedChunk> chunks, std::span<Starts> starts,
+                   std::size_t map_offset, Starts::Programs& next) {
+    const std::uint32_t bound = slotBound(chunks);
+    for (const bool has_many : {false, true}) {
+      InterpreterSection section{.first_program = static_cast<std::uint32_t>(next.program),
+                                 .map_offset = static_cast<std::uint32_t>(map_offset),
+                                 .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
+      for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const EncodedChunk& chunk = chunks[c];
+        starts[c].bound = bound;
+        (has_many ? starts[c].many : starts[c].few) = next;
+        if (chunk.code.slots <= bound) {
+          if (has_many) continue;
+          next.program += chunk.lengths.size();
+          next.token += chunk.code.tokens.size();
+          section.slots = std::max(section.slots, chunk.code.slots);
+          continue;
+        }
+        for (std::size_t p = 0; p < chunk.lengths.size(); ++p) {
+          if ((chunk.slots[p] > bound) != has_many) continue;
+          ++next.program;
+          next.token += chunk.lengths[p];
+          section.slots = std::max(section.slots, chunk.slots[p]);
+        }
+      }
+      section.programs = static_cast<std::uint32_t>(next.program) - section.first_program;
+      if (section.programs > 0) code_.interpreter->sections.push_back(section);
+    }
+  }
 
   // Puts the chunks behind one another and copies them to the device.
   void link() {
     InterpreterCode& code = *code_.interpreter;
-    std::vector<Starts> starts;
-    Starts next;
+    std::vector<Starts> starts(chunks_.size());
+    std::size_t parameters = 0, patches = 0;
+    for (std::size_t c = 0; c < chunks_.size(); ++c) {
+      const EncodedChunk& part = chunks_[c];
+      starts[c].parameter = parameters;
+      starts[c].patch = patches;
+      parameters += part.parameters.size();
+      patches += part.parameters.patches();
+      code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
+    }
+    Starts::Programs next;
     std::vector<std::uint32_t> map;
-    std::size_t chunk = 0;
+    std::size_t first = 0;
     for (const SectionDraft& draft : sections_) {
-      InterpreterSection section{.first_program = static_cast<std::uint32_t>(next.program),
-                                 .map_offset = static_cast<std::uint32_t>(map.size()),
-                                 .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
+      std::size_t last = first;
+      while (last < chunks_.size() && chunks_[last].first < draft.last) ++last;
+      addSections(draft, chunks_.subspan(first, last - first), std::span(starts).subspan(first, last - first),
+                  map.size(), next);
       map.insert(map.end(), draft.columns.begin(), draft.columns.end());
-      for (; chunk < chunks_.size() && chunks_[chunk].first < draft.last; ++chunk) {
-        const EncodedChunk& part = chunks_[chunk];
-        starts.push_back(next);
-        next.program += part.lengths.size();
-        next.token += part.code.tokens.size();
-        next.parameter += part.parameters.size();
-        next.patch += part.parameters.patches();
-        section.slots = std::max(section.slots, part.code.slots);
-        code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
-      }
-      section.programs = static_cast<std::uint32_t>(next.program) - section.first_program;
-      if (section.programs > 0) code.sections.push_back(section);
+      first = last;
     }
     if (next.token > UINT32_MAX) throw std::length_error("more than 2^32 tokens");
     if (next.program == 0) {
@@ -476,7 +539,7 @@ class ProgramEncoder {
     }
     code.offsets.resize(next.program + 1);
     code.offsets.back() = static_cast<std::uint32_t>(next.token);
-    code_.parameters.resize(next.parameter, next.patch);
+    code_.parameters.resize(parameters, patches);
     upload(starts, map);
   }
 
@@ -486,14 +549,17 @@ class ProgramEncoder {
     const SectionDraft& section = sections_[chunk.section];
     const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
                         static_cast<std::uint32_t>(at.parameter)};
-    std::ranges::transform(chunk.code.tokens, tokens + at.token,
-                           [&](DeviceToken token) { return places.linked(token); });
     code_.parameters.put(at.parameter, at.patch, chunk.parameters);
-    auto offset = static_cast<std::uint32_t>(at.token);
-    std::uint32_t* to = code_.interpreter->offsets.data() + at.program;
-    for (const std::uint32_t length : chunk.lengths) {
-      *to++ = offset;
-      offset += length;
+    std::uint32_t* const offsets = code_.interpreter->offsets.data();
+    Starts::Programs few = at.few, many = at.many;
+    const DeviceToken* from = chunk.code.tokens.data();
+    for (std::size_t p = 0; p < chunk.lengths.size(); ++p) {
+      Starts::Programs& own = chunk.slots[p] > at.bound ? many : few;
+      const std::uint32_t length = chunk.lengths[p];
+      offsets[own.program++] = static_cast<std::uint32_t>(own.token);
+      std::transform(from, from + length, tokens + own.token, [&](DeviceToken token) { return places.linked(token); });
+      own.token += length;
+      from += length;
     }
   }
 

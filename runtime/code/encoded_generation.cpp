@@ -19,6 +19,7 @@ void EncodedChunk::begin(std::size_t first_chosen, std::size_t last_chosen, std:
   code.tokens.clear();
   code.slots = 0;
   lengths.clear();
+  slots.clear();
   parameters.clear();
   failures.clear();
   tokens = nodes = recurring = 0;
@@ -46,8 +47,8 @@ void EncodedChunk::beginProgram(const ExpressionView& expression, std::uint32_t 
 
 std::size_t EncodedChunk::bytes() const noexcept {
   return code.tokens.capacity() * sizeof(DeviceToken) + lengths.capacity() * sizeof(std::uint32_t) +
-         parameters.heldBytes() + variables.capacity() + operators.capacity() +
-         programs.capacity() * sizeof(EncodedProgram) + codes.capacity() * sizeof(std::int32_t) +
+         slots.capacity() * sizeof(std::uint32_t) + parameters.heldBytes() + variables.capacity() +
+         operators.capacity() + programs.capacity() * sizeof(EncodedProgram) + codes.capacity() * sizeof(std::int32_t) +
          constants.capacity() * sizeof(double);
 }
 

@@ -30,6 +30,7 @@ struct EncodedChunk {
   std::size_t section = 0;
   Bytecode code = {};
   std::vector<std::uint32_t> lengths = {};  ///< of the programs
+  std::vector<std::uint32_t> slots = {};    ///< likewise
   ParameterTable parameters = {};
   std::vector<Failure> failures = {};
   std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs

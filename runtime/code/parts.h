@@ -14,7 +14,8 @@
 
 namespace srjit {
 
-/// Adjacent programs that are staged with the same columns.
+/// Adjacent programs that are staged with the same columns, and use `slots` slots at most. Sections of the same columns
+/// may take turns in the order of the expressions: program p is not that of expression p.
 struct InterpreterSection {
   std::uint32_t first_program = 0;
   std::uint32_t programs = 0;

@@ -62,8 +62,13 @@ class GeometryChooser {
     const auto cost = [&](unsigned rows_per_thread) { return strips(rows_per_thread) * dispatchCost(rows_per_thread); };
     geometry_.programs_per_warp = 1;
     useRowsPerThread(cost(8) <= cost(4) ? 8 : 4);
-    if (geometry_.rows_per_thread == 8 && columnBytes() > share_) useRowsPerThread(4);
+    if (geometry_.rows_per_thread == 8 && (columnBytes() > share_ || runsAlone())) useRowsPerThread(4);
   }
+
+  // Whether each warp of a block has programs of its own, although there are rows for several. Warps with the same
+  // program share the instructions that are fetched; the code of handlers of eight rows is too long for so many at
+  // once.
+  bool runsAlone() const { return geometry_.row_warps == 1 && strips(geometry_.rows_per_thread) > 1; }
 
   void choosePrograms() {
     const std::size_t tiles = ceilDivide(strips(geometry_.rows_per_thread), geometry_.row_warps);

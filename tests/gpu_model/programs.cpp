@@ -2,6 +2,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/nvptx/options.h"
+#include "compiler/nvptx/plain_sums.h"
 #include "ir/rows.h"
 
 namespace srjit {
@@ -75,12 +76,14 @@ class Machine {
   using Rows = std::vector<T>;
 
   Machine(const HandlerTable& table, std::span<Rows> columns, std::size_t slots, std::span<const T> parameters,
-          std::size_t rows)
+          std::size_t rows, bool keeps_sums)
       : table_(table),
         columns_(columns),
         parameters_(parameters),
         nothing_(rows, std::numeric_limits<T>::quiet_NaN()),
-        parameter_(rows) {
+        parameter_(rows),
+        keeps_sums_(keeps_sums) {
+    kept_.assign(kMostKeptSums, nothing_);
     slots_.assign(slots, nothing_);
     stack_.assign(table.spec().depth, nothing_);
     arguments_.assign(kMaxArity, nothing_);
@@ -128,6 +131,19 @@ class Machine {
         requireOfModel(token.code >> DeviceToken::kArgumentShift == DeviceToken::kNumber,
                        "an output that is no number");
         return put(token.argument, pop());
+      case HandlerKind::kKeepSum:
+        kept_.at(handler.argument) = pop();
+        return;
+      case HandlerKind::kKeepProductSum:
+        requireOfModel(token.code >> DeviceToken::kArgumentShift == DeviceToken::kColumn,
+                       "a second column is not marked as one");
+        applyTo(kept_.at(handler.argument), Op::kMul, place(column), place(token.argument), nothing_);
+        return;
+      case HandlerKind::kStoreSums:
+        requireOfModel(keeps_sums_, "sums are kept by a kernel of another loss");
+        for (std::uint32_t sum = 0; sum <= handler.argument; ++sum)
+          put(token.argument + sum, std::exchange(kept_.at(sum), nothing_));
+        return;
       case HandlerKind::kHalt:
       case HandlerKind::kNextWindow:
         throw ModelFault("a program with a halt or a next window; the kernel adds those");
@@ -189,7 +205,8 @@ class Machine {
   std::span<Rows> columns_;
   std::span<const T> parameters_;
   Rows nothing_, parameter_;
-  std::vector<Rows> slots_, stack_, arguments_;
+  std::vector<Rows> slots_, stack_, arguments_, kept_;
+  bool keeps_sums_;
   unsigned height_ = 0;
 };
 
@@ -221,7 +238,7 @@ class InterpreterModel : public KernelModel {
       std::vector<std::vector<T>> staged;
       for (const std::uint32_t column : map) staged.push_back(columns.read<T>(memory, column, first, rows));
       for (std::size_t p = 0; p < shape.programs; ++p) {
-        Machine<T> machine(table_, staged, shape.slots, parameters, rows);
+        Machine<T> machine(table_, staged, shape.slots, parameters, rows, options_.loss && isPlainSum(*options_.loss));
         for (const DeviceToken& token : tokens.subspan(offsets[p], offsets[p + 1] - offsets[p])) {
           machine.step(token, [&](std::uint32_t output, const auto& values) { outputs.put(output, first, values); });
         }

@@ -96,8 +96,14 @@ class TokenReader {
         if (column >= columns_ && column - columns_ < slots_.size()) slots_[column - columns_] = pop();
         break;
       case Handler::Kind::kEnd:
+      case Handler::Kind::kKeepSum:
         pop();
         break;
+      case Handler::Kind::kKeepProductSum:
+        touch(inColumn(column));
+        touch(inColumn(token.argument));
+        break;
+      case Handler::Kind::kStoreSums:
       case Handler::Kind::kHalt:
       case Handler::Kind::kNextWindow:
         break;

@@ -436,5 +436,72 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
   }
 }
 
+TEST(Bytecode, JoinsSumsOfAdjacentOutputs) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 4});
+  EncodeOptions options = staging(3);
+  options.joins_sums = true;
+  const Dag dag = graphOf({"x0*x1", "x0+x1", "x2", "x2*x2", "x1*x2", "(x0+x2)*x1"}, Precision::kF32);
+  Bytecode code;
+  const std::uint32_t outputs[] = {3, 4, 5, 6, 7, 9};
+  ASSERT_TRUE(Encoder(table).encode(dag, dag.roots(), outputs, options, code).ok());
+  EXPECT_EQ(printBytecode(code, table, options),
+            "   0  keep sum0 x0 x1\n"
+            "   0  add x0 x1\n"
+            "   1  keep sum1\n"
+            "   0  push x2\n"
+            "   1  keep sum2\n"
+            "   0  keep sum3 x2 x2\n"
+            "   0  end root3 to root6\n"
+            "   0  mul x1 x2\n"
+            "   1  end root7\n"
+            "   0  add x0 x2\n"
+            "   1  mul s0 x1\n"
+            "   1  end root9\n");
+}
+
+/// The outputs of a graph over five columns; none if it cannot be encoded.
+std::vector<double> outputsOf(Encoder& encoder, const HandlerTable& table, const ExpressionGraph& graph,
+                              std::uint32_t slots, bool joins_sums) {
+  const std::vector<double> columns = {0.5, -1.25, 2, 0.75, 1.5};
+  std::vector<std::uint32_t> outputs(graph.roots.size());
+  std::iota(outputs.begin(), outputs.end(), 0U);
+  EncodeOptions options = staging(static_cast<std::uint32_t>(columns.size()));
+  options.max_slots = slots;
+  options.joins_sums = joins_sums;
+  Bytecode code;
+  if (!encoder.encode(graph, outputs, options, code)) return {};
+  std::vector<double> parameters;
+  for (const NodeId id : code.parameters) {
+    const Node& node = graph.dag.node(id);
+    parameters.push_back(node.kind == Token::Kind::kConstant ? node.value : 0.75 + node.index);
+  }
+  return BytecodeMachine<double>(table, columns, parameters).run(code, outputs.size());
+}
+
+// With few slots values are computed at each use, of which a later user may send one to a slot after all.
+TEST(Bytecode, OutputsDependNeitherOnSlotsNorOnJoinedSums) {
+  const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 3, .weighted = true};
+  const Population population(expressionsToEncode(31, 400));
+  const HandlerTable table(specFor(Math::kPrecise, 4));
+  Encoder encoder(table);
+  DerivedOptimizer optimizer(Precision::kF64, Math::kPrecise);
+  std::size_t encoded = 0;
+  for (std::uint32_t e = 0; e < population.size(); ++e) {
+    const ExpressionGraph graph = optimizer.run(population[e], 0, derivation);
+    const std::vector<double> wanted = outputsOf(encoder, table, graph, 64, false);
+    ASSERT_FALSE(wanted.empty());
+    for (const std::uint32_t slots : {2U, 3U, 5U, 64U}) {
+      for (const bool joins : {false, true}) {
+        const std::vector<double> outputs = outputsOf(encoder, table, graph, slots, joins);
+        if (outputs.empty()) continue;
+        ++encoded;
+        ASSERT_TRUE(std::ranges::equal(outputs, wanted, [](double x, double y) { return sameBits(x, y); }))
+            << print(population[e].expression(), Language::kInfix) << ", " << slots << " slots";
+      }
+    }
+  }
+  EXPECT_GT(encoded, 6 * population.size());
+}
+
 }  // namespace
 }  // namespace srjit

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "compiler/host/program.h"
@@ -100,6 +101,19 @@ class BytecodeMachine {
         requireOfMachine(token.argument < outputs_.size(), "outputs exist");
         outputs_[token.argument] = stack_.at(--height_);
         break;
+      case Handler::Kind::kKeepSum:
+        kept_.at(handler.argument) = stack_.at(--height_);
+        break;
+      case Handler::Kind::kKeepProductSum:
+        kept_.at(handler.argument) = shared_.at(column) * secondColumn(token);
+        break;
+      case Handler::Kind::kStoreSums:
+        requireOfMachine(isMarked(token, DeviceToken::kNumber), "an output's number is marked as one");
+        requireOfMachine(token.argument + std::size_t{handler.argument} < outputs_.size(), "outputs exist");
+        for (std::size_t sum = 0; sum <= handler.argument; ++sum) {
+          outputs_[token.argument + sum] = std::exchange(kept_.at(sum), kNothing);
+        }
+        break;
       case Handler::Kind::kHalt:
       case Handler::Kind::kNextWindow:
         requireOfMachine(false, "programs do not halt or move their window, the kernel does");
@@ -131,6 +145,7 @@ class BytecodeMachine {
   const HandlerTable& table_;
   std::size_t columns_;
   std::vector<T> shared_, parameters_, stack_, arguments_;
+  std::vector<T> kept_ = std::vector<T>(kMostKeptSums, kNothing);  ///< of one row, the value itself
   std::span<T> outputs_;
   unsigned height_ = 0;
 };

@@ -1,4 +1,6 @@
 // How many programs a warp of the interpreter runs, on a device like an H200.
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/kernel.h"
@@ -7,10 +9,12 @@
 namespace srjit {
 namespace {
 
-InterpreterGeometry geometryOf(std::size_t programs, std::size_t rows, std::uint32_t tokens = 8) {
+InterpreterGeometry geometryOf(std::size_t programs, std::size_t rows, std::uint32_t tokens = 8,
+                               std::uint32_t slots = 0, std::uint32_t columns = 2) {
   InterpreterCode code;
   for (std::size_t i = 0; i <= programs; ++i) code.offsets.push_back(static_cast<std::uint32_t>(i) * tokens);
-  const InterpreterSection section{.programs = static_cast<std::uint32_t>(programs), .staged_columns = 2};
+  const InterpreterSection section{
+      .programs = static_cast<std::uint32_t>(programs), .staged_columns = columns, .slots = slots};
   DeviceLimits limits;
   limits.multiprocessors = 132;
   limits.shared_bytes_per_multiprocessor = std::size_t{228} << 10;
@@ -35,6 +39,18 @@ TEST(InterpreterGeometry, LittleWorkIsDividedIntoFewerBlocksOfSeveralPrograms) {
 TEST(InterpreterGeometry, LongProgramsLeaveRoomForOtherBlocks) {
   EXPECT_EQ(geometryOf(30'000, 10'860, 30).programs_per_warp, 62U);
   EXPECT_EQ(geometryOf(30'000, 10'860, 1000).programs_per_warp, 4U);
+}
+
+// With eight rows per thread, nine slots and six columns leave room for one warp per team.
+TEST(InterpreterGeometry, WarpsShareProgramsRatherThanHaveEightRows) {
+  const auto shape = [](std::size_t rows, std::uint32_t slots) {
+    const InterpreterGeometry geometry = geometryOf(30'000, rows, 8, slots, 6);
+    return std::pair(geometry.rows_per_thread, geometry.row_warps);
+  };
+  EXPECT_EQ(shape(1'000, 5), std::pair(8U, 4U));
+  EXPECT_EQ(shape(1'000, 8), std::pair(8U, 2U));
+  EXPECT_EQ(shape(1'000, 9), std::pair(4U, 4U));
+  EXPECT_EQ(shape(256, 9), std::pair(8U, 1U));
 }
 
 }  // namespace
