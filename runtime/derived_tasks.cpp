@@ -55,19 +55,27 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
   return sums;
 }
 
-Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const CompileOptions& options, const Deadline& deadline) {
+Program programOf(Engine::State& engine, const Program::State& program, std::shared_ptr<const ProgramSource> source,
+                  const CompileOptions& options, const Deadline& deadline) {
   auto state = std::make_shared<Program::State>();
-  state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
+  state->source = std::move(source);
   state->device = program.device;
   state->info.tier = program.info.tier;
-  state->made = program.made;
-  if (program.made) {
-    engine.executor->compile(*state, options, deadline);
-    state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
-  } else {
-    state->failures = program.failures;
-  }
+  engine.executor->compile(*state, options, deadline);
+  state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
+  return Program(std::move(state));
+}
+
+Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
+                      const Derivation& derivation, const CompileOptions& options, const Deadline& deadline) {
+  auto derived = std::make_shared<const ProgramSource>(source.derive(derivation));
+  if (program.made) return programOf(engine, program, std::move(derived), options, deadline);
+  auto state = std::make_shared<Program::State>();
+  state->source = std::move(derived);
+  state->device = program.device;
+  state->info.tier = program.info.tier;
+  state->made = false;
+  state->failures = program.failures;
   return Program(std::move(state));
 }
 

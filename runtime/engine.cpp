@@ -252,6 +252,16 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   return losses;
 }
 
+/// The task with a program that has code.
+Task withCode(Engine::State& engine, Task task) {
+  const Program::State& program = task.program.state();
+  if (!program.deferred) return task;
+  Program with_code = program.code.get(
+      {}, task.deadline, [&] { return programOf(engine, program, program.source, *program.deferred, task.deadline); });
+  task.program = std::move(with_code);
+  return task;
+}
+
 /// Whether the executor can run the whole program. Graphs that are derived for the data read no other columns.
 bool isFeasible(const Task& task) {
   const Program::State& program = task.program.state();
@@ -260,10 +270,11 @@ bool isFeasible(const Task& task) {
 
 }  // namespace
 
-Result<Losses> runTask(Engine::State& engine, const Task& task) {
+Result<Losses> runTask(Engine::State& engine, const Task& given) {
   return guarded([&]() -> Result<Losses> {
     if (Status own = engine.checkProcess(); !own) return std::move(own).error();
-    if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
+    if (Status valid = checkTask(given, engine.options); !valid) return std::move(valid).error();
+    const Task task = withCode(engine, given);
     Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
                             : task.program.state().made ? runFeasible(*engine.executor, task)
                                                         : lossesOfNothing(task);
@@ -335,6 +346,7 @@ Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, 
   return guarded([&]() -> Result<Pending<Value>> {
     if (Status own = engine->checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkTask(task, engine->options); !valid) return std::move(valid).error();
+    task = withCode(*engine, std::move(task));
     if (!isFeasible(task)) {
       Result<Losses> losses = runTask(*engine, task);
       if (!losses) return std::move(losses).error();
@@ -479,9 +491,14 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   }
   state->source = source;
   state->device = engine.options.device;
+  if (options.deferred && options.data == nullptr && !call.derivation) {
+    state->deferred =
+        CompileOptions{.expected_evaluations = options.expected_evaluations, .expected_rows = options.expected_rows};
+  }
   const Status made = guarded([&]() -> Status {
     if (!own) return own;
     if (!call.permitted) return call.permitted;
+    if (state->deferred) return okStatus();
     engine.executor->compile(*state, options, call.deadline);
     return okStatus();
   });
@@ -543,7 +560,8 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
     if (!task) return std::move(task).error();
     if (Status own = state_->checkProcess(); !own) return own;
     if (Status valid = checkTask(*task, state_->options); !valid) return valid;
-    return isFeasible(*task) ? state_->executor->prepare(*task) : okStatus();
+    const Task with_code = withCode(*state_, *std::move(task));
+    return isFeasible(with_code) ? state_->executor->prepare(with_code) : okStatus();
   });
 }
 

@@ -126,6 +126,12 @@ struct CompileOptions {
   /// Restricts the program to one data set, whose kept subtree values it then reads. Borrowed during the call. Null:
   /// any data.
   const Dataset* data = nullptr;
+  /// Whether the code of the expressions' values is made at their first evaluation instead of at once: for programs
+  /// that are fitted or differentiated, since what is derived of them has code of its own. The numbers are the same.
+  /// Program::failures() then has only the expressions that are not valid, and info() no nodes after the passes;
+  /// evaluations give all failures, and status() is empty before the first. Where memory or the device fails while code
+  /// is made, that is the error of the evaluation. No effect with `data`.
+  bool deferred = false;
 };
 
 }  // namespace srjit

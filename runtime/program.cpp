@@ -34,6 +34,7 @@ Result<std::vector<double>> Program::drawStarts(std::span<const double> given, s
 }
 
 ProgramStatus Program::status() const {
+  if (const std::optional<Program> with_code = state_->code.find({})) return with_code->status();
   if (state_->on_device != nullptr) return state_->on_device->status();
   if (state_->on_pool != nullptr) return state_->on_pool->status();
   ProgramStatus status;

@@ -211,6 +211,7 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
     CompileOptions compile;
     compile.pipeline = evaluation.pipeline;
     compile.expected_rows = rows;
+    compile.deferred = evaluation.deferred;
     const Program program = evaluation.engine.compile(batch.expressions, compile);
     const Result<std::vector<Failure>> failures = step(program, part, batch.parameters);
     add(served, program.status().served);

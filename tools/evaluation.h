@@ -48,6 +48,7 @@ struct Evaluation : LoadedData {
   std::vector<SourceLine> lines;  ///< bad ones were reported
   std::optional<Pipeline> pipeline;
   std::size_t copies = 1;  ///< how many evaluations of each expression a step has in memory at once
+  bool deferred = false;   ///< CompileOptions, of the step's programs
 
   /// Indices of the good lines.
   std::vector<std::size_t> good() const;

@@ -54,7 +54,7 @@ nb::dict cacheStatsOf(const Engine& engine) {
 
 CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::string>& tier,
                                 const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                                bool keep_order, const Dataset* data) {
+                                bool keep_order, const Dataset* data, bool deferred) {
   CompileOptions options;
   if (tier) options.tier = choiceOf("tier", *tier, kTiers);
   if (passes) options.pipeline = Pipeline::parse(*passes, engine.options().math).value();
@@ -62,6 +62,7 @@ CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::s
   options.expected_rows = rows;
   options.group_by_sharing = !keep_order;
   options.data = data;
+  options.deferred = deferred;
   return options;
 }
 
@@ -69,17 +70,18 @@ CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::s
 CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
                              const Numbers<std::int64_t>& offsets, bool prefix, const std::optional<std::string>& tier,
                              const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                             bool keep_order, const Dataset* data) {
+                             bool keep_order, const Dataset* data, bool deferred) {
   const PopulationView view = populationOf(codes, constants, offsets, prefix);
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data, deferred);
   const nb::gil_scoped_release free;
   return {engine.compile(view, options).value(), {view.size()}};
 }
 
 CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& tokens,
                              const std::optional<std::string>& tier, const std::optional<std::string>& passes,
-                             double evaluations, std::size_t rows, bool keep_order, const Dataset* data) {
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
+                             double evaluations, std::size_t rows, bool keep_order, const Dataset* data,
+                             bool deferred) {
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data, deferred);
   const nb::gil_scoped_release free;
   return {engine.compile(tokens.view(), options).value(),
           {tokens.size(), std::make_shared<std::vector<Failure>>(tokens.failures)}};
@@ -261,7 +263,8 @@ void defineEngine(nb::module_& module) {
       .def("status", statusOf);
   const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {
     module.def(name, function, nb::arg("engine"), arrays..., nb::arg("tier").none(), nb::arg("passes").none(),
-               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("data").none());
+               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("data").none(),
+               nb::arg("deferred"));
   };
   define_compile("compile_arrays", compileArrays, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),
                  nb::arg("prefix"));

@@ -246,7 +246,7 @@ class Engine:
     def compile(self, expressions: Any, *, language: str = "infix", names: Sequence[str] | Dataset = (),
                 prefix: bool = False, tier: str | None = None, passes: str | None = None,
                 expected_evaluations: float = 1, expected_rows: int = 0, keep_order: bool = False,
-                data: Dataset | None = None) -> Program:
+                data: Dataset | None = None, deferred: bool = False) -> Program:
         """Compiles a batch of expressions.
 
         Args:
@@ -261,6 +261,8 @@ class Engine:
             expected_rows: Rows per evaluation; 0: unknown.
             keep_order: Whether GPU kernels get adjacent expressions rather than those that share subtrees.
             data: Restricts the program to one data set, whose kept values of subtrees it then reads.
+            deferred: Whether code is made at the first evaluation instead of at once: for programs that are fitted or
+                differentiated, which have code of their own for that. No effect with ``data``.
 
         Returns:
             A `Program`. Of several expressions, those that are none are its `failures`, and have NaN as results.
@@ -269,7 +271,7 @@ class Engine:
             InvalidError: A single text that is no expression, with its place; token arrays that do not fit.
         """
         options = (tier, passes, float(expected_evaluations), expected_rows, keep_order,
-                   None if data is None else data._data)
+                   None if data is None else data._data, deferred)
         if isinstance(names, Dataset):
             names = names.names
         if _is_token_arrays(expressions):

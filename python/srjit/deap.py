@@ -151,7 +151,7 @@ class Evaluator:
         before = [list(individual) for individual in individuals]
         old = self.losses(individuals)
         arrays, starts, places = self._with_parameters(individuals)
-        program = self.engine.compile(Population.from_arrays(*arrays, prefix=True))
+        program = self.engine.compile(Population.from_arrays(*arrays, prefix=True), deferred=True)
         fits = self.engine.fit(program, self.data, starts, iterations, loss=self.loss, nan=self.nan,
                                loss_tolerance=loss_tolerance, step_tolerance=step_tolerance)
         for individual, nodes, values in zip(individuals, places, program.split(fits.parameters)):

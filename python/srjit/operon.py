@@ -1,7 +1,7 @@
 """pyoperon: trees both ways.
 
     population = srjit.operon.population_of(trees, dataset.Variables[:-1])
-    fits = engine.fit(engine.compile(population), data)
+    fits = engine.fit(engine.compile(population, deferred=True), data)
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         engine = self._engine()
         self._population = self._read(engine)
-        program = engine.compile(self._population)
+        program = engine.compile(self._population, deferred=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         data = engine.upload(X, y, weights)
         fits = engine.fit(program, data, self._starts(program.parameter_count), self.iterations, loss=self.loss)

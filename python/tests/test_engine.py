@@ -87,6 +87,16 @@ def test_jacobian_by_parameters_and_variables(engine, program, data, table, para
         engine.jacobian(program, data, parameters, by="rows")
 
 
+def test_a_deferred_program_gives_the_same(engine, data):
+    texts = ["p0*x0^p1", "p0 + p1*x0", "x0"]
+    at_once, deferred = engine.compile(texts), engine.compile(texts, deferred=True)
+    assert deferred.status()["nodes_after"] == 0 < at_once.status()["nodes_after"]
+    np.testing.assert_array_equal(engine.fit(deferred, data).parameters, engine.fit(at_once, data).parameters)
+    np.testing.assert_array_equal(engine.loss(deferred, data, np.ones(4)).values,
+                                  engine.loss(at_once, data, np.ones(4)).values)
+    np.testing.assert_array_equal(engine.predict(deferred, data, np.ones(4)), engine.predict(at_once, data, np.ones(4)))
+
+
 def test_fit_finds_parameters(engine, data, table):
     program = engine.compile(["p0*x0^2 + p1*sin(x1)*x2 + p2", "p0 + exp(x0*p1)"])
     fits = engine.fit(program, data, iterations=100)

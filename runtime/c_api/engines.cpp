@@ -55,6 +55,8 @@ CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_
   result.expected_rows = options.expected_rows;
   result.group_by_sharing = !flagOf(options.keep_order, "keep_order");
   if (options.data != nullptr) result.data = &options.data->data;
+  result.deferred = flagOf(options.deferred, "deferred");
+  checkReserved(static_cast<std::uint32_t>(options.reserved), "options");
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/evaluation/program_source.h"
@@ -64,11 +65,19 @@ class ProgramsMade {
     return made;
   }
 
+  /// What get() keeps for this purpose; nothing while another call makes a program.
+  std::optional<Program> find(const Purpose& purpose) const {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return {};
+    const auto found = std::ranges::find(programs_, purpose, &Entry::first);
+    return found == programs_.end() ? std::nullopt : std::optional(found->second);
+  }
+
  private:
   using Entry = std::pair<Purpose, Program>;
   static constexpr std::size_t kMost = 8;
 
-  std::timed_mutex mutex_;
+  mutable std::timed_mutex mutex_;
   std::vector<Entry> programs_;  ///< the least recently used first
 };
 
@@ -78,13 +87,15 @@ struct Program::State {
   std::string device;                            ///< device of the engine that made it
   std::optional<std::uint64_t> data_serial;      ///< serial of the one data set it may be evaluated on; not set: any
   ProgramInfo info{};
-  std::vector<Failure> failures;               ///< in order of expression
-  bool made = true;                            ///< false: no code exists, and all expressions are failures
-  std::shared_ptr<const HostBatches> batches;  ///< code for the processor, or
-  std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU, or
-  std::shared_ptr<PoolProgram> on_pool;        ///< programs for several
+  std::vector<Failure> failures;                ///< in order of expression
+  bool made = true;                             ///< false: no code exists, and all expressions are failures
+  std::optional<CompileOptions> deferred = {};  ///< how code is made at the first evaluation; not set: it exists
+  std::shared_ptr<const HostBatches> batches;   ///< code for the processor, or
+  std::shared_ptr<DeviceProgram> on_device;     ///< code for a GPU, or
+  std::shared_ptr<PoolProgram> on_pool;         ///< programs for several
   mutable FeasibleParts parts;
   mutable ProgramsMade<Derivation> derived;
+  mutable ProgramsMade<std::monostate> code;  ///< of a deferred program: the same with code, once it was needed
   /// By a number of parameter vectors: so many times all expressions, behind one another.
   mutable ProgramsMade<std::size_t> repeated;
 };

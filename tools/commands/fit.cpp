@@ -130,7 +130,8 @@ Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation
   for (const std::size_t line : best) {
     starts.insert(starts.end(), table[line].parameters.begin(), table[line].parameters.end());
   }
-  const Program program = engine->compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline});
+  const Program program =
+      engine->compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline, .deferred = true});
   const Result<Fits> fits = engine->fit(program, *data, starts, fit);
   if (!fits) return fits.error();
   const std::vector<FittedLine> before = table;
@@ -153,6 +154,7 @@ ExitStatus runFit(const FitCommand& options) {
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
   evaluation->copies = options.starts;
+  evaluation->deferred = true;
   const std::vector<SourceLine>& lines = evaluation->lines;
   const ExpressionOptions& expressions = options.evaluation.expressions;
   if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);

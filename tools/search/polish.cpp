@@ -160,7 +160,7 @@ Status Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
     batch.trees.add(variant.tree);
     batch.starts.insert(batch.starts.end(), variant.values.begin(), variant.values.end());
   }
-  const Result<Program> program = engine_.compile(batch.trees.view());
+  const Result<Program> program = engine_.compile(batch.trees.view(), {.deferred = true});
   if (!program) return program.error();
   const Result<Fits> fits =
       engine_.fit(*program, *fitted_, batch.starts,

@@ -81,7 +81,7 @@ Result<Pending<Losses>> Screen::submitLoss(const TokenBatch& trees, std::size_t 
 }
 
 Result<Pending<Fits>> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
-  const Result<Program> program = engine_.compile(batch.trees.view());
+  const Result<Program> program = engine_.compile(batch.trees.view(), {.deferred = true});
   if (!program) return program.error();
   return engine_.submitFit(*program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations});
 }

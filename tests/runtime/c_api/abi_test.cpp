@@ -110,13 +110,15 @@ TEST(Abi, Expressions) {
   EXPECT_AT(srjit_op, text, 16);
   EXPECT_AT(srjit_op, code, 24);
   EXPECT_AT(srjit_op, arity, 28);
-  EXPECT_SIZE(srjit_compile_options, 48);
+  EXPECT_GROWN(srjit_compile_options, 48, 56);
   EXPECT_AT(srjit_compile_options, tier, 8);
   EXPECT_AT(srjit_compile_options, keep_order, 12);
   EXPECT_AT(srjit_compile_options, expected_evaluations, 16);
   EXPECT_AT(srjit_compile_options, expected_rows, 24);
   EXPECT_AT(srjit_compile_options, passes, 32);
   EXPECT_AT(srjit_compile_options, data, 40);
+  EXPECT_AT(srjit_compile_options, deferred, 48);
+  EXPECT_AT(srjit_compile_options, reserved, 52);
   EXPECT_SIZE(srjit_program_info, 168);
   EXPECT_AT(srjit_program_info, expressions, 8);
   EXPECT_AT(srjit_program_info, parameters, 16);

@@ -87,6 +87,24 @@ TEST_F(CInterface, ArgumentsOutOfRange) {
               HasSubstr("NaN"));
 }
 
+TEST_F(CInterface, CompileOptionsOutOfRangeAreRefused) {
+  auto population = sized<srjit_population>();
+  const std::int64_t offsets[] = {0};
+  population.offsets = offsets;
+  auto options = sized<srjit_compile_options>();
+  const auto refused = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_program* program = nullptr;
+      return srjit_compile(engine_.get(), &population, &options, &program, error);
+    });
+  };
+  options.deferred = 2;
+  EXPECT_THAT(refused(), HasSubstr("deferred"));
+  options.deferred = 1;
+  options.reserved = 1;
+  EXPECT_THAT(refused(), HasSubstr("reserved of options is 1"));
+}
+
 TEST_F(CInterface, NullsAreRefused) {
   const auto program = compile({"x0"});
   auto losses = sized<srjit_losses>();

@@ -111,5 +111,115 @@ TEST(DeviceFit, EqualsTheProcessors) {
   }
 }
 
+/// Of `count` expressions, one in ten has derivatives by 16 parameters, which are all kept for the sums.
+Workload fewWithManySlots(std::size_t count) {
+  Workload w = fitWorkload(Precision::kF32);
+  std::string many = "x0";
+  for (int k = 0; k < 8; ++k) many += fmt::format(" + p{} / (x1 + p{})", 2 * k, 2 * k + 1);
+  w.expressions.clear();
+  w.parameters.clear();
+  for (std::size_t e = 0; e < count; ++e) {
+    w.expressions.push_back(infix(e % 10 == 9 ? many : fmt::format("p0 * x{} + {}", e % 2, e)));
+    for (std::uint32_t p = 0; p < w.expressions.back().parameterCount(); ++p) {
+      w.parameters.push_back(0.5 + 0.25 * static_cast<double>((e + p) % 7));
+    }
+  }
+  return w;
+}
+
+// A launch of either is enough for few expressions.
+TEST(DeviceFit, ProgramsOfManySlotsAreLaunchedApart) {
+  for (const std::size_t count : {200U, 1'100U}) {
+    const Workload w = fewWithManySlots(count);
+    FakeMachine machine;
+    const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
+    const auto fitsOn = [&](const Engine& engine) {
+      const Dataset data = engine.upload(w.view()).value();
+      return engine.fit(engine.compile(w.expressions, {.deferred = true}), data, w.parameters, {.iterations = 1})
+          .value();
+    };
+    const Fits fits = fitsOn(gpu), expected = fitsOn(cpuEngine(Precision::kF32));
+    expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
+    expectSameBits(fits.standard_errors, expected.standard_errors, 1, "standard errors");
+    const std::vector<FakeCall> calls = machine.driver.calls();
+    const auto launches = std::ranges::count_if(calls, [](const FakeCall& call) {
+      return call.entry == "cuLaunchKernel" && call.detail.find("interpreter") != std::string::npos;
+    });
+    EXPECT_EQ(launches, count < 1'000 ? 1 : 2);
+  }
+}
+
+/// What `run` gives of a program whose code is made at once, and of a deferred one that nothing was evaluated of.
+template <class Run>
+void expectSameDeferred(FakeMachine& machine, const std::string& device, const Run& run) {
+  const Workload w = fitWorkload(Precision::kF32);
+  const Engine engine = machine.engine({.device = device, .math = Math::kStrict, .tier = Tier::kInterpret});
+  const Dataset data = engine.upload(w.view()).value();
+  const auto losses = [&](bool deferred) {
+    return run(engine, engine.compile(w.expressions, {.deferred = deferred}), data, w.parameters);
+  };
+  const std::vector<double> values = losses(true);
+  ASSERT_FALSE(values.empty());
+  expectSameBits(values, losses(false), 1, device.c_str());
+}
+
+TEST(DeferredProgram, FirstEvaluationsOfAnyKindAreTheSame) {
+  for (const std::string& device : {std::string("cpu"), std::string("cuda:0"), std::string("cuda:0,1")}) {
+    FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}});
+    const auto expectSame = [&](const auto& run) { expectSameDeferred(machine, device, run); };
+    using Parameters = std::vector<double>;
+    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
+      return e.loss(p, d, x).value().values;
+    });
+    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
+      return e.submitLoss(p, d, x).value().result().value().values;
+    });
+    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
+      Parameters twice = x;
+      twice.insert(twice.end(), x.begin(), x.end());
+      return e.loss(p, d, twice).value().values;
+    });
+    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
+      return e.gradient(p, d, x).value().derivatives;
+    });
+    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
+      EXPECT_TRUE(e.prepare(p, d, LossOptions()).ok());
+      std::vector<float> out(p.size() * d.rows());
+      EXPECT_TRUE(e.submitEvaluate(p, d, x, std::span(out)).value().result().ok());
+      return Parameters(out.begin(), out.end());
+    });
+  }
+}
+
+TEST(DeferredProgram, HasAStatusFromItsFirstEvaluationOn) {
+  const Workload w = fitWorkload(Precision::kF32);
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.deferred = true});
+  EXPECT_EQ(program.status().evaluations, 0U);
+  gpu.loss(program, data, w.parameters).value();
+  gpu.loss(program, data, w.parameters).value();
+  EXPECT_EQ(program.status().evaluations, 2U);
+  EXPECT_EQ(program.status().served.interpreted, w.expressions.size());
+}
+
+// An error of the call; a later one makes the code.
+TEST(DeferredProgram, AFaultWhileCodeIsMadeIsAnErrorOfTheEvaluation) {
+  const Workload w = fitWorkload(Precision::kF32);
+  const std::vector<double> expected = [&] {
+    const Engine cpu = cpuEngine(Precision::kF32);
+    return cpu.loss(cpu.compile(w.expressions), cpu.upload(w.view()).value(), w.parameters).value().values;
+  }();
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.deferred = true});
+  machine.driver.failAt("cuMemcpyHtoDAsync", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(gpu.loss(program, data, w.parameters).error().code, Errc::kMachine);
+  EXPECT_TRUE(program.failures().empty());
+  expectSameBits(gpu.loss(program, data, w.parameters).value().values, expected, 1, "afterwards");
+}
+
 }  // namespace
 }  // namespace srjit

@@ -269,6 +269,46 @@ TEST(EngineFit, AFirstStepThatIsMuchTooLongIsShortened) {
   EXPECT_LT(fits.losses.values[0], 0.1 * start.losses.values[0]);
 }
 
+// A program whose code is made at its first evaluation, which is after its fit.
+TEST(EngineFit, OfADeferredProgramIsTheSame) {
+  const Workload w = Workload::random({.seed = 31, .min_nodes = 3, .max_nodes = 20, .variables = 2, .parameters = 2},
+                                      20, 300, Spread::kTame, Precision::kF64);
+  const Engine engine = fittingEngine(Precision::kF64);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const Program deferred = engine.compile(w.expressions, {.deferred = true});
+  EXPECT_EQ(deferred.info().nodes_after, 0U);
+  const Fits fits = engine.fit(deferred, data, w.parameters).value();
+  const Fits expected = engine.fit(program, data, w.parameters).value();
+  expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
+  EXPECT_EQ(fits.statuses, expected.statuses);
+  const Losses losses = engine.loss(deferred, data, w.parameters).value();
+  expectSameBits(losses.values, engine.loss(program, data, w.parameters).value().values, 1, "losses");
+  std::vector<double> out(w.expressions.size() * 300), wanted(out.size());
+  ASSERT_TRUE(engine.evaluate(deferred, data, w.parameters, std::span(out)).ok());
+  ASSERT_TRUE(engine.evaluate(program, data, w.parameters, std::span(wanted)).ok());
+  expectSameBits(out, wanted, 300, "predictions");
+  EXPECT_TRUE(engine.prepare(deferred, data, LossOptions()).ok());
+}
+
+TEST(EngineFit, FailuresOfADeferredProgramComeWithItsEvaluations) {
+  const Engine engine = fittingEngine(Precision::kF64);
+  const std::vector<std::vector<double>> columns = {{1, 2, 3}};
+  const std::vector<double> target = {1, 2, 3};
+  DataView view;
+  view.columns = {ColumnView(columns[0])};
+  view.target = ColumnView(target);
+  const Dataset data = engine.upload(view).value();
+  const std::vector<Expression> expressions = {infix("x0"), infix("x7 + p0")};
+  const Program program = engine.compile(expressions, {.deferred = true});
+  EXPECT_TRUE(program.failures().empty());
+  const std::vector<double> parameters = {1};
+  const Losses losses = engine.loss(program, data, parameters).value();
+  EXPECT_EQ(losses.values[0], 0);
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_EQ(losses.failures[0].expression, 1U);
+}
+
 TEST(EngineFit, StopsOnRequest) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
   std::stop_source source;
