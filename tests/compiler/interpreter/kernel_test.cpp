@@ -4,6 +4,7 @@
 #include <iterator>
 #include <regex>
 #include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,6 +84,30 @@ TEST(Interpreter, SharedMemoryHoldsColumnsSlotsAndTokens) {
   EXPECT_EQ(interpreterSharedBytes(Precision::kF64, {4, 2, 16}, 3, 2, 100), (3 + 2 * 2) * 2048 + (100 + 4) * 16U);
   // With a window, each of four warps has its own tokens, independent of the length of programs.
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16, 50}, 3, 2, 1000), (3 + 2) * 4096 + 4 * (50 + 2) * 8U);
+}
+
+std::size_t countOf(std::string_view text, std::string_view word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// One sum of a row group takes five exchanges, two or four of them five and six. With two row groups per thread, as
+// many items more are added together. Other losses have no such code, but traps.
+TEST(Interpreter, AddsSeveralSumsOverTheLanesAtOnce) {
+  const auto ptxOf = [](unsigned rows, LossTerm term) {
+    const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, rows, 4});
+    const DeviceOptions options{.math = Math::kFast, .rows_per_thread = rows, .loss = LossSpec{.term = term}};
+    return interpreterPtx(table, options).value();
+  };
+  const std::string of_four = ptxOf(4, LossTerm::kPrediction), of_eight = ptxOf(8, LossTerm::kPrediction);
+  EXPECT_EQ(countOf(of_four, "shfl.sync.bfly"), 5U + 5 + 6 + 6);
+  EXPECT_EQ(countOf(of_eight, "shfl.sync.bfly"), 5U + 6 + 9 + 9);
+  EXPECT_EQ(countOf(of_four, "trap;"), 0U);
+  EXPECT_THAT(of_four, Not(HasSubstr(".local"))) << "kept sums are registers";
+  const std::string of_squares = ptxOf(4, LossTerm::kSquared);
+  EXPECT_EQ(countOf(of_squares, "shfl.sync.bfly"), 5U);
+  EXPECT_GE(countOf(of_squares, "trap;"), 1U);
 }
 
 }  // namespace
