@@ -55,35 +55,37 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
   return sums;
 }
 
-Program programOf(Engine::State& engine, const Program::State& program, std::shared_ptr<const ProgramSource> source,
-                  const CompileOptions& options, const Deadline& deadline) {
+std::shared_ptr<Program::State> programLike(const Program::State& program,
+                                            std::shared_ptr<const ProgramSource> source) {
   auto state = std::make_shared<Program::State>();
   state->source = std::move(source);
   state->device = program.device;
   state->info.tier = program.info.tier;
-  engine.executor->compile(*state, options, deadline);
-  state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
-  return Program(std::move(state));
+  state->made = program.made;
+  return state;
+}
+
+void makeCode(Engine::State& engine, Program::State& program, const CompileOptions& options, const Deadline& deadline) {
+  engine.executor->compile(program, options, deadline);
+  program.failures = mergeFailures(program.source->invalid, std::move(program.failures));
 }
 
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
                       const Derivation& derivation, const CompileOptions& options, const Deadline& deadline) {
-  auto derived = std::make_shared<const ProgramSource>(source.derive(derivation));
-  if (program.made) return programOf(engine, program, std::move(derived), options, deadline);
-  auto state = std::make_shared<Program::State>();
-  state->source = std::move(derived);
-  state->device = program.device;
-  state->info.tier = program.info.tier;
-  state->made = false;
-  state->failures = program.failures;
-  return Program(std::move(state));
+  const auto state = programLike(program, std::make_shared<const ProgramSource>(source.derive(derivation)));
+  if (state->made) {
+    makeCode(engine, *state, options, deadline);
+  } else {
+    state->failures = program.failures;
+  }
+  return Program(state);
 }
 
 Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation) {
   if (Status own = engine.checkProcess(); !own) return std::move(own).error();
   if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
   const Program::State& program = task.program.state();
-  if (derivation.quantity != Quantity::kJacobian) {
+  if (derivation.isSummed()) {
     Result<Dataset> data = engine.executor->withTargetBehind(task.data);
     if (!data) return std::move(data).error();
     task.data = std::move(*data);

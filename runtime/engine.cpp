@@ -252,12 +252,14 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   return losses;
 }
 
-/// The task with a program that has code.
+/// The task with the program that has the code of its deferred one.
 Task withCode(Engine::State& engine, Task task) {
   const Program::State& program = task.program.state();
-  if (!program.deferred) return task;
-  Program with_code = program.code.get(
-      {}, task.deadline, [&] { return programOf(engine, program, program.source, *program.deferred, task.deadline); });
+  Program with_code = program.code.get({}, task.deadline, [&] {
+    const auto state = programLike(program, program.source);
+    makeCode(engine, *state, *program.deferred, task.deadline);
+    return Program(state);
+  });
   task.program = std::move(with_code);
   return task;
 }
@@ -270,11 +272,11 @@ bool isFeasible(const Task& task) {
 
 }  // namespace
 
-Result<Losses> runTask(Engine::State& engine, const Task& given) {
+Result<Losses> runTask(Engine::State& engine, const Task& task) {
   return guarded([&]() -> Result<Losses> {
     if (Status own = engine.checkProcess(); !own) return std::move(own).error();
-    if (Status valid = checkTask(given, engine.options); !valid) return std::move(valid).error();
-    const Task task = withCode(engine, given);
+    if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
+    if (task.program.state().deferred) return runTask(engine, withCode(engine, task));
     Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
                             : task.program.state().made ? runFeasible(*engine.executor, task)
                                                         : lossesOfNothing(task);
@@ -346,7 +348,7 @@ Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, 
   return guarded([&]() -> Result<Pending<Value>> {
     if (Status own = engine->checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkTask(task, engine->options); !valid) return std::move(valid).error();
-    task = withCode(*engine, std::move(task));
+    if (task.program.state().deferred) task = withCode(*engine, std::move(task));
     if (!isFeasible(task)) {
       Result<Losses> losses = runTask(*engine, task);
       if (!losses) return std::move(losses).error();
@@ -560,8 +562,8 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
     if (!task) return std::move(task).error();
     if (Status own = state_->checkProcess(); !own) return own;
     if (Status valid = checkTask(*task, state_->options); !valid) return valid;
-    const Task with_code = withCode(*state_, *std::move(task));
-    return isFeasible(with_code) ? state_->executor->prepare(with_code) : okStatus();
+    if (task->program.state().deferred) *task = withCode(*state_, *task);
+    return isFeasible(*task) ? state_->executor->prepare(*task) : okStatus();
   });
 }
 

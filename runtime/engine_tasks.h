@@ -102,10 +102,11 @@ std::vector<Failure> failuresForWantOfColumns(const ProgramSource& source, const
 /// Both, in order of expression; of several of one expression, the first.
 std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Failure> more);
 
-/// A program of `source` with code, for the device and in the tier of `program`. Throws an ErrorException (kLimit) at
-/// the deadline.
-Program programOf(Engine::State& engine, const Program::State& program, std::shared_ptr<const ProgramSource> source,
-                  const CompileOptions& options, const Deadline& deadline);
+/// A program of `source` for the device and in the tier of `program`, without code.
+std::shared_ptr<Program::State> programLike(const Program::State& program, std::shared_ptr<const ProgramSource> source);
+
+/// Gives a program its code and its failures. Throws an ErrorException (kLimit) at the deadline.
+void makeCode(Engine::State& engine, Program::State& program, const CompileOptions& options, const Deadline& deadline);
 
 /// A program for what is derived of the expressions of `source`, in the way of `program`. Throws an ErrorException
 /// (kLimit) at the deadline. Whether a call may have so many outputs is for the caller to check.

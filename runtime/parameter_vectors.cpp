@@ -23,19 +23,14 @@ Program repeat(Engine::State& engine, const Program::State& program, std::size_t
     for (std::size_t e = 0; e < count; ++e) source->add(given.expressions[e]);
   }
   source->invalid = repeatedFailures(given.invalid, count, times);
-  auto state = std::make_shared<Program::State>();
-  state->source = std::move(source);
-  state->device = program.device;
+  const auto state = programLike(program, std::move(source));
   state->data_serial = program.data_serial;
-  state->info.tier = program.info.tier;
-  state->made = program.made;
-  if (program.made) {
-    engine.executor->compile(*state, {}, deadline);
-    state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
+  if (state->made) {
+    makeCode(engine, *state, {}, deadline);
   } else {
     state->failures = repeatedFailures(program.failures, count, times);
   }
-  return Program(std::move(state));
+  return Program(state);
 }
 
 }  // namespace

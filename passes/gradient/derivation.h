@@ -51,6 +51,8 @@ struct Derivation {
   /// and with weights another that is w there.
   bool skips_invalid = false;
 
+  /// Whether roots are terms of sums over rows, which kernels add as they are.
+  bool isSummed() const noexcept { return quantity != Quantity::kJacobian; }
   /// The number of derivatives of an expression of so many parameters, and of its roots.
   std::size_t derivatives(std::size_t parameters) const noexcept {
     return by == DerivativesBy::kVariables ? columns : parameters;
@@ -61,9 +63,7 @@ struct Derivation {
   /// How many before these are of the target alone.
   std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? 2 : 0; }
   /// One more than the largest variable that roots read besides those of expressions.
-  std::uint32_t variables() const noexcept {
-    return quantity == Quantity::kJacobian ? 0 : columns + 1 + (weighted ? 1U : 0U);
-  }
+  std::uint32_t variables() const noexcept { return isSummed() ? columns + 1 + (weighted ? 1U : 0U) : 0; }
 
   /// Whether roots are the terms of a scaled loss.
   bool isOfScaledLoss() const noexcept {

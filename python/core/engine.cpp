@@ -54,7 +54,7 @@ nb::dict cacheStatsOf(const Engine& engine) {
 
 CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::string>& tier,
                                 const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                                bool keep_order, const Dataset* data, bool deferred) {
+                                bool keep_order, bool deferred, const Dataset* data) {
   CompileOptions options;
   if (tier) options.tier = choiceOf("tier", *tier, kTiers);
   if (passes) options.pipeline = Pipeline::parse(*passes, engine.options().math).value();
@@ -70,18 +70,18 @@ CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::s
 CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
                              const Numbers<std::int64_t>& offsets, bool prefix, const std::optional<std::string>& tier,
                              const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                             bool keep_order, const Dataset* data, bool deferred) {
+                             bool keep_order, bool deferred, const Dataset* data) {
   const PopulationView view = populationOf(codes, constants, offsets, prefix);
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data, deferred);
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, data);
   const nb::gil_scoped_release free;
   return {engine.compile(view, options).value(), {view.size()}};
 }
 
 CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& tokens,
                              const std::optional<std::string>& tier, const std::optional<std::string>& passes,
-                             double evaluations, std::size_t rows, bool keep_order, const Dataset* data,
-                             bool deferred) {
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data, deferred);
+                             double evaluations, std::size_t rows, bool keep_order, bool deferred,
+                             const Dataset* data) {
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, data);
   const nb::gil_scoped_release free;
   return {engine.compile(tokens.view(), options).value(),
           {tokens.size(), std::make_shared<std::vector<Failure>>(tokens.failures)}};
@@ -263,8 +263,8 @@ void defineEngine(nb::module_& module) {
       .def("status", statusOf);
   const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {
     module.def(name, function, nb::arg("engine"), arrays..., nb::arg("tier").none(), nb::arg("passes").none(),
-               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("data").none(),
-               nb::arg("deferred"));
+               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("deferred"),
+               nb::arg("data").none());
   };
   define_compile("compile_arrays", compileArrays, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),
                  nb::arg("prefix"));

@@ -270,8 +270,8 @@ class Engine:
         Raises:
             InvalidError: A single text that is no expression, with its place; token arrays that do not fit.
         """
-        options = (tier, passes, float(expected_evaluations), expected_rows, keep_order,
-                   None if data is None else data._data, deferred)
+        options = (tier, passes, float(expected_evaluations), expected_rows, keep_order, deferred,
+                   None if data is None else data._data)
         if isinstance(names, Dataset):
             names = names.names
         if _is_token_arrays(expressions):

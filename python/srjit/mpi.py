@@ -226,7 +226,7 @@ class Engine:
             arrays = population.codes, population.constants, population.offsets
         command = {"prefix": prefix, "names": list(names), "number": self._number(),
                    "data": None if data is None else self._data_number(data),
-                   "options": (tier, passes, float(expected_evaluations), expected_rows, keep_order), "deferred": deferred}
+                   "options": (tier, passes, float(expected_evaluations), expected_rows, keep_order, deferred)}
         call = self._call("compile", command, arrays)
         counts, failures, _ = self._result(call)
         return self._tracked(Program(self, command["number"], call.command["bounds"]["expressions"], counts[0], failures,
@@ -398,8 +398,7 @@ class Engine:
         what, engine, held = command["what"], self._local, self._held
         if what == "compile":
             data = None if command["data"] is None else held[command["data"]]._data
-            made = _core.compile_arrays(engine._engine, *arrays_of(parts), command["prefix"], *command["options"], data,
-                                        command["deferred"])
+            made = _core.compile_arrays(engine._engine, *arrays_of(parts), command["prefix"], *command["options"], data)
             held[command["number"]] = program = _engine.Program(made, command["names"])
             shares[0][:] = np.diff(program.parameter_offsets)
             return None, lambda _: (made.failures.list(), None)

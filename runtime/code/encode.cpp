@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "compiler/nvptx/options.h"
 #include "ir/ops.h"
 #include "runtime/code/encode_scratch.h"
+#include "runtime/code/program_linker.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 
@@ -40,26 +40,6 @@ constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk =
 // of the time of encoding them (docs/experiments.md).
 constexpr std::size_t kLeastTokensToFind = 16;
 
-// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
-// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
-// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound (docs/experiments.md). A
-// launch takes some microseconds, so there must be many programs.
-constexpr std::size_t kFewSlotBytes = 10 * sizeof(float), kLeastToDivide = 1024;
-
-// Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
-// the handlers of the family of all operators; columns are variables, and slots are numbered from here on. Where there
-// are more variables, those of a section are numbered. An interpreter stages far fewer columns.
-constexpr std::uint32_t kFirstSlot = 1U << 17;
-
-struct SectionDraft {
-  std::size_t first, last;                    // of the chosen
-  std::vector<std::uint32_t> numbers = {};    // by variable; empty: the identity
-  std::vector<std::uint32_t> variables = {};  // by number, unless that is the identity
-  std::vector<std::uint32_t> columns = {};    // staged columns
-  std::vector<std::uint32_t> staged_as = {};  // by number
-  std::vector<bool> uses = {};                // by number
-};
-
 class ProgramEncoder {
  public:
   explicit ProgramEncoder(const CodeRequest& request)
@@ -78,7 +58,7 @@ class ProgramEncoder {
     stageColumns();
     code_.report.seconds_passes = encoding.seconds();
     const Stopwatch linking;
-    link();
+    linkPrograms(request_, sections_, chunks_, code_);
     code_.report.seconds_codegen = linking.seconds();
     // Not after an exception, which may leave work half done in it.
     scratch_->trim(EncodeScratchPool::kMostBytes);
@@ -193,8 +173,7 @@ class ProgramEncoder {
     options.columns = sections_[chunk.section].numbers;
     options.staged_columns = kFirstSlot;
     options.max_slots = static_cast<std::uint32_t>(limits_.slots);
-    // What is derived is evaluated by such kernels (kPlainSums), but for Jacobians.
-    options.joins_sums = source_.derivation && source_.derivation->quantity != Quantity::kJacobian;
+    options.joins_sums = source_.derivation && source_.derivation->isSummed();
     return options;
   }
 
@@ -420,170 +399,6 @@ class ProgramEncoder {
     return {Errc::kUnsupported,
             fmt::format("{} columns, but the interpreter takes at most {} on this device", wanted, limits_.columns),
             {}};
-  }
-
-  /// Where the tokens of a chunk find what they name.
-  struct Places {
-    std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
-    std::span<const std::uint32_t> staged_as;  ///< SectionDraft::staged_as
-    std::uint32_t staged_columns;
-    std::uint32_t first_parameter;
-
-    std::uint32_t columnOf(std::uint32_t column) const {
-      return column < kFirstSlot ? staged_as[column] : column - kFirstSlot + staged_columns;
-    }
-    DeviceToken linked(DeviceToken token) const {
-      const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
-      const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
-      token.code = handlers[token.code & DeviceToken::kHandlerMask] | columnOf(column) << DeviceToken::kColumnShift |
-                   kind << DeviceToken::kArgumentShift;
-      if (kind == DeviceToken::kParameter) token.argument += first_parameter;
-      if (kind == DeviceToken::kColumn) token.argument = columnOf(token.argument);
-      return token;
-    }
-  };
-
-  /// The handlers of the family in use, by their number in that of all operators.
-  std::vector<std::uint16_t> handlersOfFamily() const {
-    const HandlerTable& to = request_.store.table({code_.interpreter->family, 8});
-    std::vector<std::uint16_t> numbers;
-    for (const Handler& handler : table_.handlers()) numbers.push_back(static_cast<std::uint16_t>(to.find(handler)));
-    return numbers;
-  }
-
-  /// Where the parts of a chunk begin in the whole program.
-  struct Starts {
-    struct Programs {
-      std::size_t program = 0, token = 0;
-    };
-    Programs few, many;  ///< of programs by their slots
-    std::size_t parameter = 0, patch = 0;
-    std::uint32_t bound = 0;  ///< the most slots of those with few
-  };
-
-  // The most slots of programs that are launched together, if others are launched apart; else the most that there are.
-  std::uint32_t slotBound(std::span<const EncodedChunk> chunks) const {
-    const auto bound = static_cast<std::uint32_t>(kFewSlotBytes / static_cast<std::size_t>(bytesOf(source_.precision)));
-    std::uint32_t most = 0;
-    std::size_t programs = 0, few = 0;
-    for (const EncodedChunk& chunk : chunks) {
-      most = std::max(most, chunk.code.slots);
-      programs += chunk.slots.size();
-    }
-    if (most <= bound || programs < kLeastToDivide) return most;
-    for (const EncodedChunk& chunk : chunks) {
-      few += static_cast<std::size_t>(std::ranges::count_if(chunk.slots, [&](auto slots) { return slots <= bound; }));
-    }
-    return 2 * few >= programs ? bound : most;
-  }
-
-  // Programs of one section for at most `bound` slots, and of one for more.
-  void addSections(const SectionDraft& draft, std::span<const EncodedChunk> chunks, std::span<Starts> starts,
-                   std::size_t map_offset, Starts::Programs& next) {
-    const std::uint32_t bound = slotBound(chunks);
-    for (const bool has_many : {false, true}) {
-      InterpreterSection section{.first_program = static_cast<std::uint32_t>(next.program),
-                                 .map_offset = static_cast<std::uint32_t>(map_offset),
-                                 .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
-      for (std::size_t c = 0; c < chunks.size(); ++c) {
-        const EncodedChunk& chunk = chunks[c];
-        starts[c].bound = bound;
-        (has_many ? starts[c].many : starts[c].few) = next;
-        if (chunk.code.slots <= bound) {
-          if (has_many) continue;
-          next.program += chunk.lengths.size();
-          next.token += chunk.code.tokens.size();
-          section.slots = std::max(section.slots, chunk.code.slots);
-          continue;
-        }
-        for (std::size_t p = 0; p < chunk.lengths.size(); ++p) {
-          if ((chunk.slots[p] > bound) != has_many) continue;
-          ++next.program;
-          next.token += chunk.lengths[p];
-          section.slots = std::max(section.slots, chunk.slots[p]);
-        }
-      }
-      section.programs = static_cast<std::uint32_t>(next.program) - section.first_program;
-      if (section.programs > 0) code_.interpreter->sections.push_back(section);
-    }
-  }
-
-  // Puts the chunks behind one another and copies them to the device.
-  void link() {
-    InterpreterCode& code = *code_.interpreter;
-    std::vector<Starts> starts(chunks_.size());
-    std::size_t parameters = 0, patches = 0;
-    for (std::size_t c = 0; c < chunks_.size(); ++c) {
-      const EncodedChunk& part = chunks_[c];
-      starts[c].parameter = parameters;
-      starts[c].patch = patches;
-      parameters += part.parameters.size();
-      patches += part.parameters.patches();
-      code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
-    }
-    Starts::Programs next;
-    std::vector<std::uint32_t> map;
-    std::size_t first = 0;
-    for (const SectionDraft& draft : sections_) {
-      std::size_t last = first;
-      while (last < chunks_.size() && chunks_[last].first < draft.last) ++last;
-      addSections(draft, chunks_.subspan(first, last - first), std::span(starts).subspan(first, last - first),
-                  map.size(), next);
-      map.insert(map.end(), draft.columns.begin(), draft.columns.end());
-      first = last;
-    }
-    if (next.token > UINT32_MAX) throw std::length_error("more than 2^32 tokens");
-    if (next.program == 0) {
-      code_.interpreter.reset();
-      return;
-    }
-    code.offsets.resize(next.program + 1);
-    code.offsets.back() = static_cast<std::uint32_t>(next.token);
-    code_.parameters.resize(parameters, patches);
-    upload(starts, map);
-  }
-
-  // Writes a chunk to its place: tokens to `tokens`, the rest to the code.
-  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers,
-             DeviceToken* tokens) {
-    const SectionDraft& section = sections_[chunk.section];
-    const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
-                        static_cast<std::uint32_t>(at.parameter)};
-    code_.parameters.put(at.parameter, at.patch, chunk.parameters);
-    std::uint32_t* const offsets = code_.interpreter->offsets.data();
-    Starts::Programs few = at.few, many = at.many;
-    const DeviceToken* from = chunk.code.tokens.data();
-    for (std::size_t p = 0; p < chunk.lengths.size(); ++p) {
-      Starts::Programs& own = chunk.slots[p] > at.bound ? many : few;
-      const std::uint32_t length = chunk.lengths[p];
-      offsets[own.program++] = static_cast<std::uint32_t>(own.token);
-      std::transform(from, from + length, tokens + own.token, [&](DeviceToken token) { return places.linked(token); });
-      own.token += length;
-      from += length;
-    }
-  }
-
-  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map) {
-    InterpreterCode& code = *code_.interpreter;
-    const std::size_t token_bytes = code.offsets.back() * sizeof(DeviceToken);
-    const std::size_t offset_bytes = code.offsets.size() * sizeof(std::uint32_t);
-    const std::size_t map_bytes = map.size() * sizeof(std::uint32_t);
-    const DeviceQueue& queue = request_.queue;
-    const CurrentContext current(*queue.cuda);
-    const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(token_bytes + offset_bytes + map_bytes);
-    auto* const bytes = static_cast<std::byte*>(staging->data());
-    auto* const tokens = reinterpret_cast<DeviceToken*>(bytes);
-    const std::vector<std::uint16_t> handlers = handlersOfFamily();
-    tbb::parallel_for(std::size_t{0}, chunks_.size(),
-                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens); });
-    auto* const words = reinterpret_cast<std::uint32_t*>(bytes + token_bytes);
-    std::ranges::copy(map, std::ranges::copy(code.offsets, words).out);
-    code.memory = DeviceBuffer(queue.uploads, token_bytes + offset_bytes + map_bytes);
-    code.tokens = code.memory.address();
-    code.program_offsets = code.tokens + token_bytes;
-    code.column_map = code.program_offsets + offset_bytes;
-    queue.uploads->complete(
-        [&] { queue.uploads->copyToDevice(code.tokens, bytes, token_bytes + offset_bytes + map_bytes); });
   }
 
   const CodeRequest& request_;

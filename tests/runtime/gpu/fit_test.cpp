@@ -155,12 +155,12 @@ void expectSameDeferred(FakeMachine& machine, const std::string& device, const R
   const Workload w = fitWorkload(Precision::kF32);
   const Engine engine = machine.engine({.device = device, .math = Math::kStrict, .tier = Tier::kInterpret});
   const Dataset data = engine.upload(w.view()).value();
-  const auto losses = [&](bool deferred) {
+  const auto valuesOf = [&](bool deferred) {
     return run(engine, engine.compile(w.expressions, {.deferred = deferred}), data, w.parameters);
   };
-  const std::vector<double> values = losses(true);
+  const std::vector<double> values = valuesOf(true);
   ASSERT_FALSE(values.empty());
-  expectSameBits(values, losses(false), 1, device.c_str());
+  expectSameBits(values, valuesOf(false), 1, device.c_str());
 }
 
 TEST(DeferredProgram, FirstEvaluationsOfAnyKindAreTheSame) {
