@@ -42,9 +42,10 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
     sums.last_place = lastPlace(data.precision);
   }
   if (!derivation.skips_invalid) return sums;
-  // The count is NaN for an expression that failed.
+  // For an expression that failed this may be no number of rows.
   const std::span<const double> counts = outputs.last(derivation.counts());
-  sums.valid = counts[0] > 0 ? static_cast<std::uint64_t>(counts[0]) : 0;
+  const double valid = std::min(counts[0], static_cast<double>(data.rows));
+  sums.valid = valid > 0 ? static_cast<std::uint64_t>(valid) : 0;
   if (sums.valid == sums.rows) return sums;
   sums.weights = counts.back();
   if (derivation.targetTerms() > 0) {
@@ -104,7 +105,7 @@ std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> f
   return mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(failures));
 }
 
-Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Losses sums) {
+Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums) {
   const Program& program = task.program;
   const ProgramSource& source = *program.state().source;
   const Derivation& derivation = *source.derivation;
@@ -117,7 +118,7 @@ Gradients readGradients(Engine::State& engine, const Task& task, const LossOptio
     const std::size_t first = derivativeOffset(program, derivation, e);
     const std::size_t count = derivativeOffset(program, derivation, e + 1) - first;
     const std::size_t output = source.outputOffset(e);
-    const auto outputs = std::span<const double>(sums.values).subspan(output, source.outputOffset(e + 1) - output);
+    const std::span<const double> outputs = sums.values.subspan(output, source.outputOffset(e + 1) - output);
     const LossSums of = readSums(outputs, derivation, data);
     takeLoss(gradients.losses, e, of, data, options);
     if (count == 0) return;
@@ -138,9 +139,11 @@ Gradients readGradients(Engine::State& engine, const Task& task, const LossOptio
     });
   });
   sums.failures = withMissingColumns(task, std::move(sums.failures));
-  for (const Failure& failure : sums.failures) {
-    gradients.losses.values[failure.expression] = kNoNumber;
-    gradients.losses.valid_rows[failure.expression] = 0;
+  for (const auto& [e, error] : sums.failures) {
+    gradients.losses.values[e] = kNoNumber;
+    gradients.losses.valid_rows[e] = 0;
+    std::fill(gradients.derivatives.data() + derivativeOffset(program, derivation, e),
+              gradients.derivatives.data() + derivativeOffset(program, derivation, e + 1), kNoNumber);
   }
   gradients.losses.failures = std::move(sums.failures);
   return gradients;
@@ -162,7 +165,7 @@ class PendingSums final : public Pending<Value>::State {
     return guarded([&]() -> Result<Value> {
       Result<Losses> sums = std::move(sums_).result();
       if (!sums) return std::move(sums).error();
-      Gradients read = readGradients(*engine_, task_, options_, std::move(*sums));
+      Gradients read = readGradients(*engine_, task_, options_, sumsOf(std::move(*sums)));
       if constexpr (std::is_same_v<Value, Losses>) {
         return std::move(read.losses);
       } else {

@@ -285,6 +285,16 @@ Result<Losses> runTask(Engine::State& engine, const Task& task) {
   });
 }
 
+Result<Sums> runSums(Engine::State& engine, const Task& task) {
+  return guarded([&]() -> Result<Sums> {
+    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+    if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
+    Result<Sums> sums = isFeasible(task) ? engine.executor->sums(task) : sumsOf(lossesOfNothing(task));
+    if (sums) sums->failures = mergeFailures(task.program.state().failures, std::move(sums->failures));
+    return sums;
+  });
+}
+
 namespace {
 
 /// What submit gives: a flight, or what is known already.

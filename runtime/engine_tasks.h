@@ -92,7 +92,11 @@ Result<Task> lossTask(Engine::State& engine, const Program& program, const Datas
 /// Runs a task, after checkTask(), with NaN for what failed.
 Result<Losses> runTask(Engine::State& engine, const Task& task);
 
-/// The same in flight. Value is Losses, or std::vector<Failure> for predictions.
+/// The same for kPlainSums of a derived program, which is never deferred, but that values of expressions that failed
+/// are unspecified. `failures` are all, in order of expression. The engine must outlive the sums.
+Result<Sums> runSums(Engine::State& engine, const Task& task);
+
+/// runTask() in flight. Value is Losses, or std::vector<Failure> for predictions.
 template <class Value>
 Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task);
 
@@ -116,9 +120,6 @@ Program deriveProgram(Engine::State& engine, const ProgramSource& source, const 
 /// The sums of `quantity` over rows of `data`, derived by parameters.
 Derivation derivedSums(Quantity quantity, const Dataset::State& data, const LossOptions& options);
 
-/// A task for them has this loss: sums as they are. Weights are in the graphs, and no row is left out but there.
-inline const LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
-
 /// Of one expression, from its outputs in such a task: the sums of the terms, and over which rows.
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data);
 
@@ -129,7 +130,7 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
 std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures);
 
 /// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask().
-Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Losses sums);
+Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums);
 
 /// A derivedTask() in flight. Value is Losses or Gradients.
 template <class Value>

@@ -101,7 +101,7 @@ Result<Gradients> Engine::gradient(const Program& program, const Dataset& data, 
   return guarded([&]() -> Result<Gradients> {
     const Result<Task> task = gradientTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return task.error();
-    Result<Losses> sums = runTask(*state_, *task);
+    Result<Sums> sums = runSums(*state_, *task);
     if (!sums) return std::move(sums).error();
     return readGradients(*state_, *task, options.loss, std::move(*sums));
   });

@@ -40,9 +40,10 @@ Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::sp
   return guarded([&]() -> Result<Losses> {
     const Result<Task> task = lossTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return task.error();
-    Result<Losses> losses = runTask(*state_, *task);
-    if (!losses || !isOfGraphs(options)) return losses;
-    return readGradients(*state_, *task, options, std::move(*losses)).losses;
+    if (!isOfGraphs(options)) return runTask(*state_, *task);
+    Result<Sums> sums = runSums(*state_, *task);
+    if (!sums) return std::move(sums).error();
+    return readGradients(*state_, *task, options, std::move(*sums)).losses;
   });
 }
 

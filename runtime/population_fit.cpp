@@ -6,14 +6,17 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <tbb/blocked_range.h>
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_terms.h"
+#include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/prefetch.h"
 
 namespace srjit {
 namespace {
@@ -97,6 +100,7 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
       data_(base_.data.state()),
       derivation_(stepSums(data_, options.loss)),
       options_(fitOptions(options, derivation_, data_.precision)),
+      methods_(data_.precision, options_),
       failures_(mergeFailures(program_.failures, failuresForWantOfColumns(*program_.source, data_))) {
   engine_.executor->execute([&] {
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
@@ -115,30 +119,35 @@ PopulationFit::~PopulationFit() {
 Result<Fits> PopulationFit::run() {
   for (bool is_first = true; !active_.empty(); is_first = false) {
     if (options_.stop.stop_requested()) {
-      for (FitEntry* const entry : active_) entry->fit.cancel();
+      for (const Active& active : active_) active.entry->fit.cancel();
       break;
     }
-    Result<Losses> sums = guarded([&] { return pass(); });
-    if (!sums) {
-      if (is_first) return std::move(sums).error();
-      for (FitEntry* const entry : active_) entry->error = sums.error();
-      break;
+    const Status passed = guarded([&]() -> Status {
+      Result<Sums> sums = pass();
+      if (!sums) return std::move(sums).error();
+      engine_.executor->execute([&] { take(*sums); });
+      return okStatus();
+    });
+    if (passed) continue;
+    if (is_first) return passed.error();
+    const auto error = std::make_shared<const Error>(passed.error());
+    for (const auto& [entry, place] : active_) {
+      if (!entry->fit.done()) entry->error = error;
     }
-    engine_.executor->execute([&] { take(*sums); });
+    break;
   }
   return fits();
 }
 
-Result<Losses> PopulationFit::pass() {
+Result<Sums> PopulationFit::pass() {
   base_.deadline.check();
   makeProgram();
-  engine_.executor->execute([&] { fillParameters(); });
   const Stopwatch watch;
-  Result<Losses> sums = runTask(engine_, {.program = *derived_,
-                                          .data = base_.data,
-                                          .parameters = parameters_,
-                                          .loss = kPlainSums,
-                                          .deadline = base_.deadline});
+  Result<Sums> sums = runSums(engine_, {.program = *derived_,
+                                        .data = base_.data,
+                                        .parameters = parameters_,
+                                        .loss = kPlainSums,
+                                        .deadline = base_.deadline});
   remake_rule_.evaluated(active_.size(), watch.seconds());
   return sums;
 }
@@ -173,11 +182,16 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
       entries_[e * start_count + s] = EntryPointer(std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
-          FitEntry{e, s, fit::ParameterFit(finder.start, linear, given.precision, options_, scale, &memory)}));
+          FitEntry{.fit = fit::ParameterFit(finder.start, linear, scale, &memory),
+                   .error = nullptr,
+                   .expression = e,
+                   .start = s,
+                   .weights = derivation_.skips_invalid ? 0 : data_.weight_sum,
+                   .valid = derivation_.skips_invalid ? 0 : data_.rows}));
     }
   });
   for (const auto& entry : entries_) {
-    if (entry != nullptr && !entry->fit.done()) active_.push_back(entry.get());
+    if (entry != nullptr) active_.push_back({entry.get(), 0});
   }
 }
 
@@ -196,9 +210,8 @@ std::size_t PopulationFit::givenParameters(std::size_t expression) const {
 
 void PopulationFit::makeProgram() {
   if (derived_ && !remake_rule_.isDue(active_.size())) return;
-  in_program_ = active_;
-  const bool is_whole = in_program_.size() == source_->expressions.size() &&
-                        std::ranges::all_of(in_program_, [](const FitEntry* entry) { return entry->start == 0; });
+  const bool is_whole = active_.size() == source_->expressions.size() &&
+                        std::ranges::all_of(active_, [](const Active& active) { return active.entry->start == 0; });
   double seconds = 0;
   const auto make = [&](const ProgramSource& source) {
     const Stopwatch watch;
@@ -210,63 +223,84 @@ void PopulationFit::makeProgram() {
     seconds = watch.seconds();
     return made;
   };
-  derived_ =
-      is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); }) : make(partSource());
-  remake_rule_.made(in_program_.size(), seconds);
-  for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;
-}
-
-ProgramSource PopulationFit::partSource() const {
-  ProgramSource part = source_->emptyLike();
-  for (const FitEntry* const entry : in_program_) part.add(source_->expressions[entry->expression]);
-  return part;
-}
-
-void PopulationFit::fillParameters() {
-  parameters_.resize(derived_->parameterOffset(in_program_.size()));
-  tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
-    std::ranges::copy(in_program_[i]->fit.trial(),
-                      parameters_.begin() + static_cast<std::ptrdiff_t>(derived_->parameterOffset(i)));
+  derived_ = is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); })
+                      : make(sourceOfActive());
+  remake_rule_.made(active_.size(), seconds);
+  in_program_.resize(active_.size());
+  parameters_.resize(derived_->parameterOffset(active_.size()));
+  engine_.executor->execute([&] {
+    tbb::parallel_for(std::size_t{0}, active_.size(), [&](std::size_t i) {
+      active_[i].place = static_cast<std::uint32_t>(i);
+      in_program_[i] = active_[i].entry;
+      nextParameters(active_[i]);
+    });
   });
 }
 
-void PopulationFit::take(Losses& sums) {
-  for (const Failure& failure : sums.failures) in_program_[failure.expression]->error = failure.error;
-  goes_on_.resize(in_program_.size());
-  tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
-    FitEntry& entry = *in_program_[i];
-    goes_on_[i] = 0;
-    if (entry.error || entry.fit.done()) return;
-    const ProgramSource& source = *derived_->state().source;
-    const std::size_t first = source.outputOffset(i), count = source.outputOffset(i + 1) - first;
-    takeSums(entry, std::span(sums.values).subspan(first, count));
-    goes_on_[i] = static_cast<std::uint8_t>(!entry.fit.done());
+ProgramSource PopulationFit::sourceOfActive() const {
+  ProgramSource source = source_->emptyLike();
+  engine_.executor->execute([&] {
+    source.setSelected(*source_, active_.size(), [&](std::size_t i) { return active_[i].entry->expression; });
+  });
+  return source;
+}
+
+void PopulationFit::nextParameters(const Active& active) {
+  std::ranges::copy(active.entry->fit.trial(),
+                    parameters_.begin() + static_cast<std::ptrdiff_t>(derived_->parameterOffset(active.place)));
+}
+
+void PopulationFit::fail(const Failure& failure) {
+  FitEntry& entry = *in_program_[failure.expression];
+  if (entry.error == nullptr && !entry.fit.done()) entry.error = std::make_shared<const Error>(failure.error);
+}
+
+// Fits are all over the memory: while one goes on, others are fetched.
+void PopulationFit::take(Sums& sums) {
+  constexpr std::size_t kEntriesAhead = 8, kFitsAhead = 4;
+  for (const Failure& failure : sums.failures) fail(failure);
+  const ProgramSource& source = *derived_->state().source;
+  goes_on_.resize(active_.size());
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, active_.size()), [&](const auto& range) {
+    fit::LevenbergMarquardt& method = methods_.local();
+    for (std::size_t i = range.begin(); i < range.end(); ++i) {
+      if (i + kEntriesAhead < range.end()) prefetch(active_[i + kEntriesAhead].entry, sizeof(FitEntry));
+      if (i + kFitsAhead < range.end()) active_[i + kFitsAhead].entry->fit.prefetchMemory();
+      const auto& [entry, place] = active_[i];
+      const std::size_t first = source.outputOffset(place), count = source.outputOffset(place + 1) - first;
+      if (entry->error == nullptr) takeSums(method, *entry, sums.values.subspan(first, count));
+      goes_on_[i] = entry->error == nullptr && !entry->fit.done();
+      if (goes_on_[i] != 0) nextParameters(active_[i]);
+    }
   });
   dropEnded();
 }
 
-// Where rows are left out, sums of different rows are comparable as means.
-void PopulationFit::takeSums(FitEntry& entry, std::span<double> outputs) const {
-  const LossSums rows = readSums(outputs, derivation_, data_);
-  const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
-  if (derivation_.skips_invalid) {
-    // Fewer rows than parameters can be met by chance.
-    const bool is_out = options_.loss.nan == NanPolicy::kReject
-                            ? rows.valid < rows.rows
-                            : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
-    for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
+// Without a look at the fits, nor branches, which cannot be predicted.
+void PopulationFit::dropEnded() {
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    active_[left] = active_[i];
+    left += goes_on_[i];
   }
-  const double before = entry.fit.loss();
-  entry.fit.take(sums);
-  if (entry.fit.loss() < before) entry.rows = rows;
+  active_.resize(left);
 }
 
-// Without a look at the entries, which are all over the memory.
-void PopulationFit::dropEnded() {
-  active_.clear();
-  for (std::size_t i = 0; i < in_program_.size(); ++i) {
-    if (goes_on_[i] != 0) active_.push_back(in_program_[i]);
-  }
+// Where rows are left out, sums of different rows are comparable as means.
+void PopulationFit::takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const {
+  if (!derivation_.skips_invalid) return method.take(entry.fit, outputs);
+  const LossSums rows = readSums(outputs, derivation_, data_);
+  const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
+  // Fewer rows than parameters can be met by chance.
+  const bool is_out = options_.loss.nan == NanPolicy::kReject
+                          ? rows.valid < rows.rows
+                          : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
+  for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
+  const double before = entry.fit.loss();
+  method.take(entry.fit, sums);
+  if (!(entry.fit.loss() < before)) return;
+  entry.weights = rows.weights;
+  entry.valid = rows.valid;
 }
 
 Fits PopulationFit::fits() {
@@ -288,7 +322,7 @@ Fits PopulationFit::fits() {
         if (entry == nullptr) break;
         if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
       }
-      if (best != nullptr) write(*best, fits);
+      if (best != nullptr) write(methods_.local(), *best, fits);
       winners[e] = best;
     });
   });
@@ -302,21 +336,22 @@ Fits PopulationFit::fits() {
   return fits;
 }
 
-void PopulationFit::write(FitEntry& entry, Fits& fits) const {
+void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const {
   const std::size_t e = entry.expression, first = program_.source->parameterOffset(e), own = givenParameters(e);
   std::ranges::copy(entry.fit.parameters().first(own), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
   if (derivation_.quantity == Quantity::kNormalEquations) {
     std::vector<double> errors(entry.fit.parameters().size());
-    entry.fit.standardErrors(entry.rows.valid, errors);
+    method.standardErrors(entry.fit, entry.valid, errors);
     std::copy_n(errors.begin(), own, fits.standard_errors.begin() + static_cast<std::ptrdiff_t>(first));
   }
   fits.iterations[e] = entry.fit.passes();
   fits.statuses[e] = entry.fit.status();
   fits.starts[e] = entry.start;
   if (entry.fit.passes() == 0) return;
-  LossSums sums = entry.rows;
-  sums.terms = entry.fit.loss() * (derivation_.skips_invalid ? sums.weights : 1);
-  sums.rows = data_.rows;
+  const LossSums sums{.terms = entry.fit.loss() * (derivation_.skips_invalid ? entry.weights : 1),
+                      .weights = entry.weights,
+                      .rows = data_.rows,
+                      .valid = entry.valid};
   fits.losses.values[e] = lossOfSum(sums, data_.target_variance, options_.loss);
   fits.losses.valid_rows[e] = validRows(sums, options_.loss.nan);
 }

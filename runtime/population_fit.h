@@ -13,7 +13,6 @@
 
 #include "passes/gradient/derivation.h"
 #include "runtime/engine_tasks.h"
-#include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/levenberg_marquardt.h"
 #include "runtime/fit/remake_rule.h"
 
@@ -21,10 +20,12 @@ namespace srjit {
 
 /// The fit of one expression from one start.
 struct FitEntry {
-  std::size_t expression, start;
   fit::ParameterFit fit;
-  LossSums rows = {};  ///< which rows count with the best parameters so far
-  std::optional<Error> error = {};
+  std::shared_ptr<const Error> error;  ///< null: none
+  std::size_t expression = 0, start = 0;
+  // Of the rows that count with the best parameters so far: the sum of the weights, and how many.
+  double weights = 0;
+  std::uint64_t valid = 0;
 };
 
 /// Of an object in memory that is given back as a whole.
@@ -46,18 +47,24 @@ class PopulationFit {
   Result<Fits> run();
 
  private:
+  struct Active {
+    FitEntry* entry;
+    std::uint32_t place;  ///< of its expression in derived_
+  };
+
   std::size_t givenParameters(std::size_t expression) const;
   void startOf(std::size_t expression, std::span<const double> start, std::vector<double>& all) const;
   void makeEntries(std::span<const double> starts);
-  Result<Losses> pass();
+  Result<Sums> pass();
   void makeProgram();
-  ProgramSource partSource() const;
-  void fillParameters();
-  void take(Losses& sums);
-  void takeSums(FitEntry& entry, std::span<double> outputs) const;
+  ProgramSource sourceOfActive() const;
+  void fail(const Failure& failure);
+  void take(Sums& sums);
   void dropEnded();
+  void takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const;
+  void nextParameters(const Active& active);
   Fits fits();
-  void write(FitEntry& entry, Fits& fits) const;
+  void write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const;
 
   Engine::State& engine_;
   const Task base_;
@@ -65,18 +72,20 @@ class PopulationFit {
   const Dataset::State& data_;
   const Derivation derivation_;
   const FitOptions options_;
-  std::vector<Failure> failures_;                ///< of expressions that have no fit
-  std::shared_ptr<const ProgramSource> source_;  ///< of the expressions that are fitted
-  /// Of entries_, by the thread that made them: an allocation for each of their 20 arrays makes threads wait for each
+  tbb::enumerable_thread_specific<fit::LevenbergMarquardt> methods_;  ///< by thread
+  std::vector<Failure> failures_;                                     ///< of expressions that have no fit
+  std::shared_ptr<const ProgramSource> source_;                       ///< of the expressions that are fitted
+  /// Of entries_, by the thread that made them: an allocation for each of their arrays makes threads wait for each
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
   using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
-  std::vector<EntryPointer> entries_;           ///< those of expression e from e * starts on; null: it fails
-  std::vector<FitEntry*> active_, in_program_;  ///< those that go on are in the program
-  std::vector<std::uint8_t> goes_on_;           ///< of in_program_, in the last pass
-  std::optional<Program> derived_;              ///< of in_program_
-  fit::RemakeRule remake_rule_;                 ///< of derived_
-  std::vector<double> parameters_;
+  std::vector<EntryPointer> entries_;  ///< those of expression e from e * starts on; null: it fails
+  std::vector<Active> active_;         ///< those that go on
+  std::vector<FitEntry*> in_program_;  ///< by place
+  std::vector<std::uint8_t> goes_on_;  ///< of active_, after a pass
+  std::optional<Program> derived_;     ///< of in_program_
+  fit::RemakeRule remake_rule_;        ///< of derived_
+  std::vector<double> parameters_;     ///< of derived_, whatever they are for fits that have ended
 };
 
 }  // namespace srjit

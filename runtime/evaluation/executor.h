@@ -56,6 +56,23 @@ class Flight {
   virtual Result<Losses> finish() = 0;
 };
 
+/// The loss of tasks for derived programs: sums as they are. Weights are in the graphs, and no row is left out but
+/// there.
+inline const LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
+
+/// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
+/// the evaluation is not used again. The executor must outlive them.
+struct Sums {
+  std::span<double> values;  ///< of each output, for the owner to change; unspecified where one failed
+  std::vector<Failure> failures;
+  std::shared_ptr<void> memory;  ///< of the values
+};
+
+inline Sums sumsOf(Losses losses) {
+  const auto memory = std::make_shared<Losses>(std::move(losses));
+  return {memory->values, std::move(memory->failures), memory};
+}
+
 /// A column in host memory.
 struct HostColumn {
   AlignedBuffer values;
@@ -123,6 +140,12 @@ class Executor {
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().
   virtual Result<Losses> run(const Task& task) = 0;
+  /// As run(), of a task that has kPlainSums and is no part of another.
+  virtual Result<Sums> sums(const Task& task) {
+    Result<Losses> losses = run(task);
+    if (!losses) return std::move(losses).error();
+    return sumsOf(std::move(*losses));
+  }
   virtual CacheStats cacheStats() const = 0;
 
   /// Whether this address is memory of this executor's device.

@@ -69,6 +69,13 @@ void ProgramSource::set(const PopulationView& all, Threads threads, std::size_t 
   });
 }
 
+void ProgramSource::setSelected(const ProgramSource& source, std::size_t count,
+                                const std::function<std::size_t(std::size_t i)>& which) {
+  fillBlocks(expressions, count, Threads::kArena,
+             [&](Population::Block& block, std::size_t, std::size_t i) { block.add(source.expressions[which(i)]); });
+  finish();
+}
+
 void ProgramSource::setNone(std::size_t count) {
   fillBlocks(expressions, count, Threads::kOne,
              [&](Population::Block& block, std::size_t, std::size_t) { block.addNone(); });
@@ -102,9 +109,7 @@ void ProgramSource::setDerivation(const Derivation& what) {
 ProgramSource ProgramSource::slice(std::size_t first, std::size_t last) const {
   ProgramSource part = emptyLike();
   part.is_continued = is_continued;
-  fillBlocks(part.expressions, last - first, Threads::kArena,
-             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(expressions[first + e]); });
-  part.finish();
+  part.setSelected(*this, last - first, [&](std::size_t e) { return first + e; });
   if (derivation) part.setDerivation(*derivation);
   return part;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -73,6 +74,11 @@ struct ProgramSource {
   void set(std::span<const Expression> all, Threads threads, std::size_t max_nodes = 0);
   /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures, too.
   void set(const PopulationView& all, Threads threads, std::size_t max_nodes = 0);
+  /// Sets `count` expressions of another source, where there are none yet: the i-th is its expression `which(i)`. Takes
+  /// neither what is derived of them nor which were not valid. Works on the calling thread's arena, whose threads call
+  /// `which` in any order.
+  void setSelected(const ProgramSource& source, std::size_t count,
+                   const std::function<std::size_t(std::size_t i)>& which);
   /// Sets `count` constants NaN, for expressions of which none may be read.
   void setNone(std::size_t count);
 

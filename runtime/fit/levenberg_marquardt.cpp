@@ -27,132 +27,152 @@ constexpr double kLongestStep = 3;
 // Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
 double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
 
-std::pmr::vector<std::uint32_t> linearFirst(std::span<const std::uint32_t> linear, std::size_t count,
-                                            std::pmr::memory_resource* memory) {
-  std::pmr::vector<std::uint32_t> order(memory);
-  order.reserve(count);
-  order.assign(linear.begin(), linear.end());
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (std::ranges::find(linear, i) == linear.end()) order.push_back(i);
-  }
-  return order;
-}
-
 double sumOfSquares(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value * value;
   return sum;
 }
 
+// By how much a step changes the predictions, if the columns are orthogonal.
+double lengthOf(std::span<const double> step, std::span<const double> gram) {
+  double sum = 0;
+  for (std::size_t i = 0; i < step.size(); ++i) sum += gram[triangleIndex(i, i)] * step[i] * step[i];
+  return std::sqrt(sum);
+}
+
 }  // namespace
 
-ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
-                           const FitOptions& options, Scale scale, std::pmr::memory_resource* memory)
+ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale,
+                           std::pmr::memory_resource* memory)
+    : numbers_(5 * start.size() + 2 * triangleSize(start.size()), memory),
+      columns_(memory),
+      linear_(linear.size()),
+      best_loss_(std::numeric_limits<double>::infinity()),
+      damping_(kFirstDamping),
+      has_scale_(scale == Scale::kLastTwo) {
+  columns_.reserve(start.size());
+  for (const std::uint32_t parameter : linear) columns_.push_back({parameter});
+  for (std::uint32_t i = 0; i < start.size(); ++i) {
+    if (std::ranges::find(linear, i) == linear.end()) columns_.push_back({i});
+  }
+  std::ranges::copy(start, nextTrial().begin());
+  std::ranges::copy(start, best().begin());
+}
+
+LevenbergMarquardt::LevenbergMarquardt(Precision precision, const FitOptions& options)
     : iterations_(options.iterations),
       loss_tolerance_(options.loss_tolerance),
       step_tolerance_(std::max(options.step_tolerance, 2 * lastPlace(precision))),
-      pivot_threshold_(pivotThreshold(precision)),
-      linear_(linear.size()),
-      order_(linearFirst(linear, start.size(), memory)),
-      current_(start.size(), memory),
-      trial_(start.size(), memory),
-      best_(start.size(), memory),
-      trial_in_order_(start.begin(), start.end(), memory),
-      best_in_order_(start.begin(), start.end(), memory),
-      cholesky_(start.size(), memory),
-      solution_(start.size(), memory),
-      step_(start.size(), memory),
-      scales_(start.size(), memory),
-      was_independent_(start.size(), memory),
-      added_(start.size(), memory),
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
-      damping_(kFirstDamping),
-      growth_(2),
-      has_scale_(scale == Scale::kLastTwo) {
-  for (std::size_t i = 0; i < order_.size(); ++i) trial_.parameters[i] = start[order_[i]];
-  best_.loss = std::numeric_limits<double>::infinity();
-  if (options.iterations == 0) status_ = FitStatus::kIterations;
+      pivot_threshold_(pivotThreshold(precision)) {}
+
+void LevenbergMarquardt::take(ParameterFit& fit, std::span<const double> sums) {
+  makeRoom(fit.size());
+  fit_ = &fit;
+  takeTrial(sums);
+  fit_ = nullptr;
 }
 
-void ParameterFit::take(std::span<const double> sums) {
-  ++passes_;
+void LevenbergMarquardt::makeRoom(std::size_t parameters) {
+  for (std::vector<double>* const of_columns : {&trial_, &gradient_, &solution_, &step_, &added_}) {
+    of_columns->resize(parameters);
+  }
+  gram_.resize(triangleSize(parameters));
+  cholesky_.resize(parameters);
+}
+
+void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
+  ParameterFit& fit = *fit_;
+  ++fit.passes_;
   const bool is_finite = readTrial(sums);
   if (is_finite) {
     keepBest();
     project();
   }
-  if (is_at_start_) {
+  if (fit.is_at_start_) {
     if (is_finite && proposesScale()) return;
-    is_at_start_ = false;
+    fit.is_at_start_ = false;
     if (is_finite) return acceptStart();
-    status_ = FitStatus::kNotFinite;
+    fit.status_ = FitStatus::kNotFinite;
     return;
   }
   if (!is_finite) return reject(false);
-  if (!trial_.is_settled && settlings_ < kMostSettlings && trial_.projected() < current_.value()) {
+  const double to_beat = fit.level_.value();
+  if (!trial_level_.is_settled && fit.settlings_ < kMostSettlings && trial_level_.projected() < to_beat) {
     return proposeSettled(trial_);
   }
-  trial_.value() < current_.value() ? accept() : reject(true);
+  trial_level_.value() < to_beat ? accept() : reject(true);
 }
 
-bool ParameterFit::readTrial(std::span<const double> sums) {
-  const std::size_t count = order_.size();
-  trial_.loss = sums[0];
-  for (std::size_t i = 0; i < count; ++i) trial_.gradient[i] = sums[1 + order_[i]];
+bool LevenbergMarquardt::readTrial(std::span<const double> sums) {
+  const std::span<const ParameterFit::Column> columns = fit_->columns_;
+  const std::span<const double> trial = fit_->trial();
+  const std::size_t count = columns.size();
+  trial_level_ = {.loss = sums[0]};
+  for (std::size_t i = 0; i < count; ++i) {
+    trial_[i] = trial[columns[i].parameter];
+    gradient_[i] = sums[1 + columns[i].parameter];
+  }
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j <= i; ++j) {
-      const std::size_t row = std::min(order_[i], order_[j]), column = std::max(order_[i], order_[j]);
+      const std::size_t first = columns[i].parameter, second = columns[j].parameter;
+      const std::size_t row = std::min(first, second), column = std::max(first, second);
       // The rows before, less the triangle that they lack.
-      trial_.gram[triangleIndex(i, j)] = sums[1 + count + row * count - triangleSize(row) + column];
+      gram_[triangleIndex(i, j)] = sums[1 + count + row * count - triangleSize(row) + column];
     }
   }
   return std::ranges::all_of(sums, [](double sum) { return std::isfinite(sum); });
 }
 
-void ParameterFit::keepBest() {
-  if (!(trial_.loss < best_.loss)) return;
-  best_ = trial_;
-  std::ranges::copy(trial_in_order_, best_in_order_.begin());
+void LevenbergMarquardt::keepBest() {
+  if (!(trial_level_.loss < fit_->best_loss_)) return;
+  fit_->best_loss_ = trial_level_.loss;
+  std::ranges::copy(fit_->trial(), fit_->best().begin());
+  std::ranges::copy(gram_, fit_->bestGram().begin());
 }
 
 // What the sums tell of the best linear parameters.
-void ParameterFit::project() {
+void LevenbergMarquardt::project() {
+  const std::size_t linear = fit_->linear_;
   std::ranges::fill(added_, 0);
-  cholesky_.factor(trial_.gram, added_, pivot_threshold_);
-  cholesky_.forward(trial_.gradient, solution_);
-  trial_.linear_gain = sumOfSquares(std::span(solution_).first(linear_));
+  cholesky_.factor(gram_, added_, pivot_threshold_);
+  cholesky_.forward(gradient_, solution_);
+  trial_level_.linear_gain = sumOfSquares(std::span(solution_).first(linear));
   settlingStep();
-  trial_.is_settled = linear_ == 0 || trial_.linear_gain <= kSettledShare * trial_.projected() ||
-                      lengthOf(step_, trial_) <= step_tolerance_ * lengthOf(trial_.parameters, trial_);
+  trial_level_.is_settled = linear == 0 || trial_level_.linear_gain <= kSettledShare * trial_level_.projected() ||
+                            lengthOf(step_, gram_) <= step_tolerance_ * lengthOf(trial_, gram_);
 }
 
 /// The step to the best linear parameters.
-void ParameterFit::settlingStep() {
+void LevenbergMarquardt::settlingStep() {
   std::ranges::fill(step_, 0);
-  std::copy_n(solution_.begin(), linear_, step_.begin());
-  cholesky_.backward(std::span(step_).first(linear_));
+  const std::span<double> linear = std::span(step_).first(fit_->linear_);
+  std::copy_n(solution_.begin(), linear.size(), linear.begin());
+  cholesky_.backward(linear);
 }
 
 /// If a and b alone lower the loss, and the linear parameters will not be tried or lower it less, they are the next
 /// trial.
-bool ParameterFit::proposesScale() {
-  if (!std::exchange(has_scale_, false)) return false;
-  const std::size_t count = order_.size();
+bool LevenbergMarquardt::proposesScale() {
+  if (!std::exchange(fit_->has_scale_, false)) return false;
+  const std::span<const ParameterFit::Column> columns = fit_->columns_;
+  const std::size_t count = columns.size();
   const auto placeOf = [&](std::size_t parameter) {
-    return static_cast<std::size_t>(std::ranges::find(order_, parameter) - order_.begin());
+    return static_cast<std::size_t>(std::ranges::find(columns, parameter, &ParameterFit::Column::parameter) -
+                                    columns.begin());
   };
   const std::size_t a = placeOf(count - 2), b = placeOf(count - 1);
-  const double aa = trial_.gram[triangleIndex(a, a)], bb = trial_.gram[triangleIndex(b, b)];
-  const double ab = trial_.gram[triangleIndex(std::max(a, b), std::min(a, b))];
+  const double aa = gram_[triangleIndex(a, a)], bb = gram_[triangleIndex(b, b)];
+  const double ab = gram_[triangleIndex(std::max(a, b), std::min(a, b))];
   const double determinant = aa * bb - ab * ab;
   // What is constant adds nothing to a.
   const bool is_constant = !(determinant > pivot_threshold_ * aa * bb);
-  const double of_b =
-      is_constant ? -trial_.parameters[b] : (trial_.gradient[b] * aa - trial_.gradient[a] * ab) / determinant;
-  const double of_a = (trial_.gradient[a] - of_b * ab) / aa;
-  const double gain = 2 * (of_a * trial_.gradient[a] + of_b * trial_.gradient[b]) -
-                      (of_a * (of_a * aa + 2 * of_b * ab) + of_b * of_b * bb);
-  if (!(gain > least_decrease_ * trial_.loss) || (gain <= trial_.linear_gain && !trial_.is_settled)) return false;
+  const double of_b = is_constant ? -trial_[b] : (gradient_[b] * aa - gradient_[a] * ab) / determinant;
+  const double of_a = (gradient_[a] - of_b * ab) / aa;
+  const double gain =
+      2 * (of_a * gradient_[a] + of_b * gradient_[b]) - (of_a * (of_a * aa + 2 * of_b * ab) + of_b * of_b * bb);
+  if (!(gain > least_decrease_ * trial_level_.loss) || (gain <= trial_level_.linear_gain && !trial_level_.is_settled))
+    return false;
   std::ranges::fill(step_, 0);
   step_[a] = of_a;
   step_[b] = of_b;
@@ -160,159 +180,164 @@ bool ParameterFit::proposesScale() {
   return true;
 }
 
-void ParameterFit::acceptStart() {
-  std::swap(current_, trial_);
-  accepted();
-  if (!done() && !current_.is_settled) return proposeSettled(current_);
-  if (!done()) proposeStep();
+void LevenbergMarquardt::acceptStart() {
+  moveToTrial();
+  if (!fit_->done() && !fit_->level_.is_settled) return proposeSettled(trial_);
+  if (!fit_->done()) proposeStep();
 }
 
-void ParameterFit::accept() {
-  has_stepped_ = true;
-  if (predicted_ > 0) {
-    const double excess = 2 * (current_.value() - trial_.value()) / predicted_ - 1;
-    damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
-  } else if (predicted_ == 0) {
+void LevenbergMarquardt::accept() {
+  ParameterFit& fit = *fit_;
+  fit.has_stepped_ = true;
+  if (fit.predicted_ > 0) {
+    const double excess = 2 * (fit.level_.value() - trial_level_.value()) / fit.predicted_ - 1;
+    fit.damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
+  } else if (fit.predicted_ == 0) {
     // With linear parameters far from the best, columns may be so long that no step would be left.
-    for (std::size_t i = linear_; i < scales_.size(); ++i) {
-      scales_[i] = std::min(scales_[i], kMostStartScale * cholesky_.remainder(trial_.gram, i, linear_));
+    const std::span<double> scales = fit.scales();
+    for (std::size_t i = fit.linear_; i < scales.size(); ++i) {
+      scales[i] = std::min(scales[i], kMostStartScale * cholesky_.remainder(gram_, i, fit.linear_));
     }
   }
-  growth_ = 2;
-  std::swap(current_, trial_);
-  accepted();
-  if (!done()) proposeStep();
+  fit.growth_ = 2;
+  moveToTrial();
+  if (!fit.done()) proposeStep();
 }
 
-void ParameterFit::accepted() {
-  for (std::size_t i = linear_; i < scales_.size(); ++i) {
-    scales_[i] = std::max(scales_[i], cholesky_.remainder(current_.gram, i, linear_));
-    if (!cholesky_.isDependent(i)) was_independent_[i] = 1;
+void LevenbergMarquardt::moveToTrial() {
+  ParameterFit& fit = *fit_;
+  fit.level_ = trial_level_;
+  std::ranges::copy(trial_, fit.current().begin());
+  std::ranges::copy(gradient_, fit.gradient().begin());
+  std::ranges::copy(gram_, fit.gram().begin());
+  const std::span<double> scales = fit.scales();
+  for (std::size_t i = fit.linear_; i < scales.size(); ++i) {
+    scales[i] = std::max(scales[i], cholesky_.remainder(gram_, i, fit.linear_));
+    if (!cholesky_.isDependent(i)) fit.columns_[i].was_independent = true;
   }
   if (converges()) {
-    status_ = FitStatus::kConverged;
+    fit.status_ = FitStatus::kConverged;
   } else if (cholesky_.rank() == 0) {
-    status_ = FitStatus::kSingular;
+    fit.status_ = FitStatus::kSingular;
   }
 }
 
 // Before the step, so that a pass is saved.
-bool ParameterFit::converges() {
-  if (order_.empty()) return true;
+bool LevenbergMarquardt::converges() {
+  if (trial_.empty()) return true;
   // Of squares, that is so where the loss is 0.
-  if (std::ranges::all_of(current_.gradient, [](double slope) { return slope == 0; }) && current_.loss == 0)
-    return true;
+  if (std::ranges::all_of(gradient_, [](double slope) { return slope == 0; }) && trial_level_.loss == 0) return true;
   if (cholesky_.rank() == 0) return false;
   // An undamped step leaves out parameters that depend on others here, but did not before: damped steps may lead away.
-  for (std::size_t i = linear_; i < scales_.size(); ++i) {
-    if (cholesky_.isDependent(i) && was_independent_[i] != 0) return is_negligible_;
+  for (std::size_t i = fit_->linear_; i < trial_.size(); ++i) {
+    if (cholesky_.isDependent(i) && fit_->columns_[i].was_independent) return fit_->is_negligible_;
   }
-  if (sumOfSquares(solution_) <= loss_tolerance_ * std::fabs(current_.loss)) return true;
+  if (sumOfSquares(solution_) <= loss_tolerance_ * std::fabs(trial_level_.loss)) return true;
   std::ranges::copy(solution_, step_.begin());
   cholesky_.backward(step_);
   return isSmall(step_);
 }
 
-bool ParameterFit::isSmall(std::span<const double> step) const {
-  return lengthOf(step, current_) <= step_tolerance_ * lengthOf(current_.parameters, current_);
+bool LevenbergMarquardt::isSmall(std::span<const double> step) const {
+  return lengthOf(step, fit_->gram()) <= step_tolerance_ * lengthOf(fit_->current(), fit_->gram());
 }
 
-void ParameterFit::reject(bool is_finite) {
-  if (is_negligible_ || damping_ > kMostDamping) {
-    status_ = FitStatus::kNoProgress;
+void LevenbergMarquardt::reject(bool is_finite) {
+  ParameterFit& fit = *fit_;
+  if (fit.is_negligible_ || fit.damping_ > kMostDamping) {
+    fit.status_ = FitStatus::kNoProgress;
     return;
   }
-  damping_ *= growth_;
-  growth_ *= 2;
-  if (!has_stepped_) shorten((is_finite ? shareOfStep() : kLeastShare) * step_length_);
+  fit.damping_ *= fit.growth_;
+  fit.growth_ *= 2;
+  if (!fit.has_stepped_) shorten((is_finite ? shareOfStep() : kLeastShare) * fit.step_length_);
   proposeStep();
 }
 
 // The first damping is a guess: Nielsen's factors would need a pass each until it is of the size of the columns.
-void ParameterFit::shorten(double longest) {
+void LevenbergMarquardt::shorten(double longest) {
   solveDamped();
-  while (dampedLength(step_) > longest && damping_ < kMostDamping) {
-    damping_ *= 2;
+  while (dampedLength(step_) > longest && fit_->damping_ < kMostDamping) {
+    fit_->damping_ *= 2;
     solveDamped();
   }
 }
 
 /// Where on the step the parabola is least that has the losses at its ends and the slope at its begin.
-double ParameterFit::shareOfStep() const {
-  const double rise = trial_.value() - current_.value();
-  return std::max(kLeastShare, slope_ / (2 * (rise + slope_)));
+double LevenbergMarquardt::shareOfStep() const {
+  const double rise = trial_level_.value() - fit_->level_.value(), slope = fit_->slope_;
+  return std::max(kLeastShare, slope / (2 * (rise + slope)));
 }
 
-void ParameterFit::proposeSettled(const Point& from) {
+void LevenbergMarquardt::proposeSettled(std::span<const double> from) {
   settlingStep();
-  ++settlings_;
+  ++fit_->settlings_;
   propose(from);
 }
 
-void ParameterFit::proposeStep() {
+void LevenbergMarquardt::proposeStep() {
+  ParameterFit& fit = *fit_;
   solveDamped();
-  while (isTooLong(step_) && damping_ < kMostDamping) {
-    damping_ *= 2;
+  while (isTooLong(step_) && fit.damping_ < kMostDamping) {
+    fit.damping_ *= 2;
     solveDamped();
   }
-  step_length_ = dampedLength(step_);
+  fit.step_length_ = dampedLength(step_);
+  const std::span<const double> gradient = fit.gradient();
   double descent = 0;
-  for (std::size_t i = 0; i < step_.size(); ++i) descent += step_[i] * current_.gradient[i];
-  slope_ = 2 * descent;
-  predicted_ = damping_ * step_length_ * step_length_ + descent - (current_.is_settled ? current_.linear_gain : 0);
-  is_negligible_ = isSmall(step_) || predicted_ <= least_decrease_ * std::fabs(current_.loss);
-  settlings_ = 0;
-  propose(current_);
+  for (std::size_t i = 0; i < step_.size(); ++i) descent += step_[i] * gradient[i];
+  fit.slope_ = 2 * descent;
+  const ParameterFit::Level& level = fit.level_;
+  fit.predicted_ =
+      fit.damping_ * fit.step_length_ * fit.step_length_ + descent - (level.is_settled ? level.linear_gain : 0);
+  fit.is_negligible_ = isSmall(step_) || fit.predicted_ <= least_decrease_ * std::fabs(level.loss);
+  fit.settlings_ = 0;
+  propose(fit.current());
 }
 
-void ParameterFit::solveDamped() {
-  for (std::size_t i = linear_; i < added_.size(); ++i) added_[i] = damping_ * scales_[i];
-  cholesky_.factor(current_.gram, added_, pivot_threshold_);
-  cholesky_.forward(current_.gradient, step_);
+void LevenbergMarquardt::solveDamped() {
+  const std::span<const double> scales = fit_->scales();
+  for (std::size_t i = 0; i < added_.size(); ++i) added_[i] = i < fit_->linear_ ? 0 : fit_->damping_ * scales[i];
+  cholesky_.factor(fit_->gram(), added_, pivot_threshold_);
+  cholesky_.forward(fit_->gradient(), step_);
   cholesky_.backward(step_);
 }
 
-void ParameterFit::propose(const Point& from) {
-  if (passes_ >= iterations_) {
-    status_ = FitStatus::kIterations;
+void LevenbergMarquardt::propose(std::span<const double> from) {
+  if (fit_->passes_ >= iterations_) {
+    fit_->status_ = FitStatus::kIterations;
     return;
   }
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    trial_.parameters[i] = from.parameters[i] + step_[i];
-    trial_in_order_[order_[i]] = trial_.parameters[i];
-  }
+  const std::span<double> trial = fit_->nextTrial();
+  for (std::size_t i = 0; i < from.size(); ++i) trial[fit_->columns_[i].parameter] = from[i] + step_[i];
 }
 
-// By how much a step changes the predictions, if the columns are orthogonal.
-double ParameterFit::lengthOf(std::span<const double> step, const Point& at) const {
-  double sum = 0;
-  for (std::size_t i = 0; i < step.size(); ++i) sum += at.gram[triangleIndex(i, i)] * step[i] * step[i];
-  return std::sqrt(sum);
-}
-
-bool ParameterFit::isTooLong(std::span<const double> step) const {
-  for (std::size_t i = linear_; i < step.size(); ++i) {
-    const double size = std::fabs(current_.parameters[i]);
+bool LevenbergMarquardt::isTooLong(std::span<const double> step) const {
+  const std::span<const double> current = fit_->current();
+  for (std::size_t i = fit_->linear_; i < step.size(); ++i) {
+    const double size = std::fabs(current[i]);
     if (size > 0 && std::fabs(step[i]) > kLongestStep * size) return true;
   }
   return false;
 }
 
-double ParameterFit::dampedLength(std::span<const double> step) const {
+double LevenbergMarquardt::dampedLength(std::span<const double> step) const {
+  const std::span<const double> scales = fit_->scales();
   double sum = 0;
-  for (std::size_t i = linear_; i < step.size(); ++i) sum += scales_[i] * step[i] * step[i];
+  for (std::size_t i = fit_->linear_; i < step.size(); ++i) sum += scales[i] * step[i] * step[i];
   return std::sqrt(sum);
 }
 
-void ParameterFit::standardErrors(std::size_t rows, std::span<double> errors) {
+void LevenbergMarquardt::standardErrors(const ParameterFit& fit, std::size_t rows, std::span<double> errors) {
   std::ranges::fill(errors, std::numeric_limits<double>::quiet_NaN());
-  if (!std::isfinite(best_.loss)) return;
+  if (!std::isfinite(fit.best_loss_)) return;
+  makeRoom(fit.size());
   std::ranges::fill(added_, 0);
-  cholesky_.factor(best_.gram, added_, pivot_threshold_);
+  cholesky_.factor(fit.bestGram(), added_, pivot_threshold_);
   if (rows <= cholesky_.rank()) return;
-  const double variance = best_.loss / static_cast<double>(rows - cholesky_.rank());
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    errors[order_[i]] = std::sqrt(variance * cholesky_.inverseDiagonal(i, step_));
+  const double variance = fit.best_loss_ / static_cast<double>(rows - cholesky_.rank());
+  for (std::size_t i = 0; i < fit.size(); ++i) {
+    errors[fit.columns_[i].parameter] = std::sqrt(variance * cholesky_.inverseDiagonal(i, step_));
   }
 }
 

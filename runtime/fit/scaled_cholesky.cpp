@@ -5,8 +5,11 @@
 
 namespace srjit::fit {
 
-ScaledCholesky::ScaledCholesky(std::size_t size, std::pmr::memory_resource* memory)
-    : factor_(triangleSize(size), memory), scales_(size, memory), dependent_(size, memory) {}
+void ScaledCholesky::resize(std::size_t size) {
+  factor_.resize(triangleSize(size));
+  scales_.resize(size);
+  dependent_.resize(size);
+}
 
 void ScaledCholesky::factor(std::span<const double> gram, std::span<const double> added, double threshold) {
   rank_ = 0;

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -18,10 +17,11 @@ constexpr std::size_t triangleSize(std::size_t size) noexcept { return triangleI
 /// the squared sine of the angle between a column and the plane of the columns before it, and does not depend on units.
 /// A column whose pivot is not above the threshold counts as a combination of those before it, as in J. H. Goodnight,
 /// "A Tutorial on the SWEEP Operator", The American Statistician 33(3), 1979: it is left out, and its unknown is 0.
-/// Allocates in the constructor alone, from `memory`.
+/// One object factors one matrix after another. Allocates in resize() alone.
 class ScaledCholesky {
  public:
-  explicit ScaledCholesky(std::size_t size, std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+  /// For a matrix of so many columns, which factor() reads next.
+  void resize(std::size_t size);
 
   /// `gram` is J'J in the order of triangleIndex(), finite; `added` is one number for each column, 0 or more.
   void factor(std::span<const double> gram, std::span<const double> added, double threshold);
@@ -42,9 +42,9 @@ class ScaledCholesky {
   double inverseDiagonal(std::size_t j, std::span<double> work) const;
 
  private:
-  std::pmr::vector<double> factor_;  ///< L
-  std::pmr::vector<double> scales_;  ///< by column: 1 / length
-  std::pmr::vector<std::uint8_t> dependent_;
+  std::vector<double> factor_;  ///< L
+  std::vector<double> scales_;  ///< by column: 1 / length
+  std::vector<std::uint8_t> dependent_;
   std::size_t rank_ = 0;
 };
 

@@ -191,6 +191,11 @@ void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& option
                     [&](const auto& range) { read(range.begin(), range.end()); });
 }
 
+std::span<double> DeviceRun::totals() {
+  if (plan_.outputs == 0) return {};
+  return memory_.hostTotals()->as<double>().first(plan_.outputs);
+}
+
 void DeviceRun::readChains(std::vector<double>& chains) const {
   if (memory_.hostChains() == nullptr) return;
   const std::span<const double> read =

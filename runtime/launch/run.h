@@ -50,6 +50,9 @@ class DeviceRun {
   /// After submitLoss() and wait(): writes the values into what emptyLosses() of this run gave; in parallel on the
   /// thread's arena.
   void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
+  /// Instead: the sums of all outputs where the device has written them, for the caller to change; valid until the next
+  /// submitLoss(). For a plan of which no row is left out.
+  std::span<double> totals();
 
   /// Instead, of a part that is not the last: gives its chains.
   void readChains(std::vector<double>& chains) const;

@@ -102,6 +102,7 @@ class DeviceExecutor final : public Executor {
 
   Result<std::unique_ptr<Flight>> start(Task task) override;
   Result<Losses> run(const Task& task) override;
+  Result<Sums> sums(const Task& task) override;
   CacheStats cacheStats() const override { return cache_->stats(); }
 
   bool hasRoom(std::size_t bytes) const override { return bytes <= budget(kShareForData); }
@@ -169,8 +170,7 @@ class LossFlight final : public Flight {
     });
   }
 
-  /// Throws where the work could not be submitted, or there is no memory for losses; then this waits when it is
-  /// destroyed.
+  /// Throws where the work could not be submitted.
   void submit() {
     try {
       executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part, task_.deadline); });
@@ -179,7 +179,14 @@ class LossFlight final : public Flight {
       throw;
     }
     task_.parameters = {};
-    losses_ = run_->emptyLosses();  // while the device computes
+  }
+  /// Takes memory for finish(), while the device computes. Throws std::bad_alloc.
+  void makeRoom() { losses_ = run_->emptyLosses(); }
+  /// Instead of makeRoom() and finish(): waits for sums in memory of this flight.
+  Sums sums() {
+    wait();
+    executor_.recordRunTime(task_, *run_);
+    return {run_->totals(), run_->plan().code->failures, {}};
   }
   bool ready() override { return run_ == nullptr || run_->ready(); }
   void wait() override {
@@ -349,7 +356,19 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
   if (!run) return std::move(run).error();
   auto flight = std::make_unique<LossFlight>(*this, std::move(task), std::move(*run));
   flight->submit();
+  flight->makeRoom();
   return std::unique_ptr<Flight>(std::move(flight));
+}
+
+Result<Sums> DeviceExecutor::sums(const Task& task) {
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, true);
+  if (!run) return std::move(run).error();
+  const auto flight = std::make_shared<LossFlight>(*this, task, std::move(*run));
+  flight->submit();
+  Sums sums = flight->sums();
+  sums.memory = flight;
+  return sums;
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ TEST(ScaledCholesky, SolvesWhateverTheUnits) {
   for (const double unit : {1e-120, 1e-3, 1.0, 1e120}) {
     const std::array columns{kOne, scaled(kX, unit), kSquare};
     const std::vector<double> gram = gramOf(columns), none(3);
-    ScaledCholesky cholesky(3);
+    ScaledCholesky cholesky;
+    cholesky.resize(3);
     cholesky.factor(gram, none, kThreshold);
     EXPECT_EQ(cholesky.rank(), 3U);
     // J' (3 + 2 x - x^2)
@@ -47,7 +48,8 @@ TEST(ScaledCholesky, SolvesWhateverTheUnits) {
 
 TEST(ScaledCholesky, TheFirstColumnsAlone) {
   const std::array columns{kOne, kX, kSquare};
-  ScaledCholesky cholesky(3);
+  ScaledCholesky cholesky;
+  cholesky.resize(3);
   cholesky.factor(gramOf(columns), std::vector<double>(3), kThreshold);
   const std::array right{5.0 * 3 + 2 * 10, 3.0 * 10 + 2 * 30, 0.0};  // J' (3 + 2 x), but for the last
   std::array<double, 3> solution{};
@@ -64,7 +66,8 @@ TEST(ScaledCholesky, LeavesOutColumnsThatDependOnThoseBefore) {
   for (std::size_t row = 0; row < 5; ++row) sum[row] = 2 * kOne[row] - 7 * kX[row];
   const std::array<double, 5> zero{};
   const std::array columns{kOne, zero, kX, sum, kSquare};
-  ScaledCholesky cholesky(5);
+  ScaledCholesky cholesky;
+  cholesky.resize(5);
   cholesky.factor(gramOf(columns), std::vector<double>(5), kThreshold);
   EXPECT_EQ(cholesky.rank(), 3U);
   EXPECT_TRUE(cholesky.isDependent(1));
@@ -86,7 +89,8 @@ TEST(ScaledCholesky, LeavesOutColumnsThatDependOnThoseBefore) {
 TEST(ScaledCholesky, InverseAndRemainder) {
   const std::array columns{kOne, kX};
   const std::vector<double> gram = gramOf(columns);
-  ScaledCholesky cholesky(2);
+  ScaledCholesky cholesky;
+  cholesky.resize(2);
   cholesky.factor(gram, std::vector<double>(2), kThreshold);
   std::array<double, 2> work{};
   EXPECT_NEAR(cholesky.inverseDiagonal(0, work), 30.0 / 50, 1e-14);
@@ -96,11 +100,41 @@ TEST(ScaledCholesky, InverseAndRemainder) {
 }
 
 TEST(ScaledCholesky, OfNothing) {
-  ScaledCholesky cholesky(0);
+  ScaledCholesky cholesky;
+  cholesky.resize(0);
   cholesky.factor({}, {}, kThreshold);
   EXPECT_EQ(cholesky.rank(), 0U);
   cholesky.forward({}, {});
   cholesky.backward({});
+}
+
+// One after another, larger and smaller.
+TEST(ScaledCholesky, KeepsNothingOfTheMatrixBefore) {
+  const std::array columns{kOne, kX, kSquare}, dependent{kOne, kOne, kX};
+  ScaledCholesky again;
+  for (const std::size_t count : {2, 3, 1, 3}) {
+    for (const auto& all : {columns, dependent}) {
+      const std::vector<double> gram = gramOf(std::span(all).first(count)), none(count), right(count, 1);
+      ScaledCholesky once;
+      std::vector<std::vector<double>> results;
+      for (ScaledCholesky* const cholesky : {&once, &again}) {
+        cholesky->resize(count);
+        cholesky->factor(gram, none, kThreshold);
+        std::vector<double> solution(count), work(count);
+        cholesky->forward(right, solution);
+        std::vector<double> result = solution;
+        cholesky->backward(solution);
+        result.insert(result.end(), solution.begin(), solution.end());
+        for (std::size_t j = 0; j < count; ++j) {
+          result.push_back(cholesky->remainder(gram, j, 0));
+          result.push_back(cholesky->isDependent(j) ? -1 : cholesky->inverseDiagonal(j, work));
+        }
+        result.push_back(static_cast<double>(cholesky->rank()));
+        results.push_back(std::move(result));
+      }
+      EXPECT_EQ(results[0], results[1]) << count;
+    }
+  }
 }
 
 }  // namespace

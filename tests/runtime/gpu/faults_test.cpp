@@ -106,6 +106,10 @@ class EveryCall : public testing::TestWithParam<Storing> {
       if (!predicted) return predicted.error();
       expectSameBits(std::vector<double>(out.begin(), out.end()), expected, w.rows(), entry);
       if (tier == Tier::kCompile) continue;
+      const Result<Gradients> gradients = gpu->gradient(program, *data, w.parameters);
+      if (!gradients) return gradients.error();
+      if (!gradients->losses.failures.empty()) return gradients->losses.failures[0].error;
+      expectSameBits(gradients->losses.values, losses->values, 1, entry);
       TokenArrays arrays;
       for (const Expression& expression : w.expressions) arrays.addPostfix(expression);
       const Result<Losses> in_parts = gpu->loss(arrays.view(), *data, w.parameters, {}, {.tier = tier});

@@ -113,5 +113,46 @@ TEST_P(DeviceGradient, NewParametersCostOneCopyAndNoEncoding) {
 
 INSTANTIATE_TEST_SUITE_P(, DeviceGradient, testing::Values(Precision::kF32, Precision::kF64));
 
+// No kernel writes sums of such an expression.
+TEST(DeviceGradientOfAFailure, IsNaNAndDisturbsNoOther) {
+  const auto run = [](const Dag& dag, const PassContext&) -> Dag {
+    if (dag.variableCount() == 3) throw std::runtime_error("pass failure");
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"throws-for-x2", run, Exactness::kExact, "a pass of a test"}).ok());
+  const Pipeline pipeline = Pipeline::parse("standard,throws-for-x2,schedule", Math::kStrict).value();
+  Workload w;
+  for (const char* const text : {"p0 * x0", "p0 * x2 + p1", "p0 * x1"}) {
+    w.expressions.push_back(parse(text, Language::kInfix).value());
+  }
+  w.columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}, {1, 1, 2, 2, 3}};
+  w.target = {2, 1, 4, 3, 6};
+  w.parameters = {1, 1, 1, 1};
+  FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}, .lag = true});
+  for (const char* const device : {"cuda:0", "cuda:all"}) {
+    const Engine engine = machine.engine({.device = device, .math = Math::kStrict});
+    const Dataset data = engine.upload(w.view()).value();
+    const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret, .pipeline = pipeline});
+    for (const LossKind kind : {LossKind::kMse, LossKind::kHuber}) {
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
+        const LossOptions loss{.kind = kind, .nan = nan};
+        const Gradients got = engine.gradient(program, data, w.parameters, {.loss = loss}).value();
+        for (const Losses& losses : {got.losses, engine.loss(program, data, w.parameters, loss).value()}) {
+          ASSERT_EQ(losses.failures.size(), 1U);
+          EXPECT_EQ(losses.failures[0].expression, 1U);
+          EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x2: pass failure");
+          EXPECT_TRUE(std::isnan(losses.values[1]));
+          EXPECT_EQ(losses.valid_rows[1], 0U);
+          EXPECT_TRUE(std::isfinite(losses.values[0]) && std::isfinite(losses.values[2]));
+        }
+        EXPECT_TRUE(std::isnan(got.derivatives[1]) && std::isnan(got.derivatives[2]));
+        EXPECT_TRUE(std::isfinite(got.derivatives[0]) && std::isfinite(got.derivatives[3]));
+      }
+    }
+    const Gradients none = engine.gradient(engine.compile(std::span<const Expression>()), data, {}).value();
+    EXPECT_TRUE(none.losses.values.empty() && none.losses.failures.empty() && none.derivatives.empty());
+  }
+}
+
 }  // namespace
 }  // namespace srjit

@@ -175,7 +175,10 @@ TEST(EngineFit, RowsThatAreNotFiniteFollowThePolicy) {
   w.columns[0][7] = -1;
   const Engine engine = fittingEngine();
   EXPECT_EQ(fitted(engine, w, {1}).statuses[0], FitStatus::kNotFinite);
-  EXPECT_EQ(fitted(engine, w, {1}, {.loss = {.nan = NanPolicy::kReject}}).statuses[0], FitStatus::kNotFinite);
+  const Fits rejected = fitted(engine, w, {1}, {.loss = {.nan = NanPolicy::kReject}});
+  EXPECT_EQ(rejected.statuses[0], FitStatus::kNotFinite);
+  EXPECT_EQ(rejected.losses.valid_rows[0], 0U);
+  EXPECT_EQ(rejected.losses.values[0], infoOf(LossKind::kMse).worst);
   const Fits skipped = fitted(engine, w, {1}, {.loss = {.nan = NanPolicy::kSkip}});
   EXPECT_NEAR(skipped.parameters[0], 2, 1e-8);
   EXPECT_EQ(skipped.losses.valid_rows[0], 49U);
@@ -323,6 +326,8 @@ TEST(EngineFit, RowsThatAreLeftMustBeAsManyAsParameters) {
   const Workload w = samplesOf({"p1*sqrt(x0 - p0)"}, [](double x) { return x; }, 50);
   const Fits fits = fitted(fittingEngine(), w, {4.95, 1}, {.loss = {.nan = NanPolicy::kSkip}});
   EXPECT_EQ(fits.statuses[0], FitStatus::kNotFinite);
+  EXPECT_TRUE(std::isnan(fits.losses.values[0]));
+  EXPECT_EQ(fits.losses.valid_rows[0], 0U);
 }
 
 TEST(EngineFit, IterationsAreLimited) {

@@ -48,6 +48,26 @@ TEST(Division, OfDerivativesIsByOutputs) {
   EXPECT_EQ(endsOf(source.derive({.quantity = Quantity::kGradient, .columns = 4}), {1, 1}), Ends({0, 1, 4}));
 }
 
+// In more than one block, out of order, one of them twice.
+TEST(ProgramSource, OfSelectedExpressionsHasThese) {
+  const ProgramSource all = sourceOf({"p0+x0", "x1*2.5", "p0*p1+x9"});
+  ProgramSource some = all.emptyLike();
+  constexpr std::size_t kCount = 2 * Population::kBlock + 3;
+  const auto which = [](std::size_t i) { return i % 5 == 0 ? 0 : 2 - i % 2; };
+  some.setSelected(all, kCount, which);
+  ASSERT_EQ(some.expressions.size(), kCount);
+  std::size_t tokens = 0, parameters = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const ExpressionView expected = all.expressions[which(i)];
+    EXPECT_TRUE(std::ranges::equal(some.expressions[i].codes(), expected.codes())) << i;
+    EXPECT_EQ(some.parameterOffset(i), parameters) << i;
+    tokens += expected.size();
+    parameters += expected.parameterCount();
+  }
+  EXPECT_EQ(some.tokens, tokens);
+  EXPECT_EQ(some.variables, 10U);
+}
+
 TEST(Division, ASliceHasWhatTheWholeHas) {
   const ProgramSource source =
       sourceOf({"p0+x0", "x1*2.5", "p0*p1+x9", "x3"}).derive({.quantity = Quantity::kGradient, .columns = 10});
