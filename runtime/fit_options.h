@@ -18,7 +18,7 @@ bool canBeFitted(const LossInfo& loss) noexcept;
 /// 1978), so they do not depend on units.
 struct FitOptions {
   /// What is minimised: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
-  /// these, are fitted by least squares; others by reweighted steps (fit::ParameterFit), of a custom loss that is
+  /// these, are fitted by least squares; others by reweighted steps (fit::LevenbergMarquardt), of a custom loss that is
   /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows that are not finite follow
   /// its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip leaves these rows out,
   /// and compares means over the others, of which there must be as many as parameters, whatever the loss.

@@ -48,8 +48,8 @@ struct Fits {
   std::vector<unsigned> iterations = {};  ///< passes over the data, of the start that won
   std::vector<FitStatus> statuses = {};   ///< kFailed of an expression that is in losses.failures
   std::vector<std::size_t> starts = {};   ///< which start won
-  /// Of the parameters (fit::ParameterFit::standardErrors()), in their layout; NaN where they cannot be had. Rows of
-  /// weight 0 count as observations.
+  /// Of the parameters (fit::LevenbergMarquardt::standardErrors()), in their layout; NaN where they cannot be had. Rows
+  /// of weight 0 count as observations.
   std::vector<double> standard_errors = {};
 };
 
