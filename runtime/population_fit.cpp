@@ -131,8 +131,8 @@ Result<Fits> PopulationFit::run() {
     if (passed) continue;
     if (is_first) return passed.error();
     const auto error = std::make_shared<const Error>(passed.error());
-    for (const auto& [entry, place] : active_) {
-      if (!entry->fit.done()) entry->error = error;
+    for (const Active& active : active_) {
+      if (!active.entry->fit.done()) active.entry->error = error;
     }
     break;
   }
@@ -191,7 +191,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     }
   });
   for (const auto& entry : entries_) {
-    if (entry != nullptr) active_.push_back({entry.get(), 0});
+    if (entry != nullptr) active_.push_back({.entry = entry.get()});
   }
 }
 
@@ -210,8 +210,8 @@ std::size_t PopulationFit::givenParameters(std::size_t expression) const {
 
 void PopulationFit::makeProgram() {
   if (derived_ && !remake_rule_.isDue(active_.size())) return;
-  const bool is_whole = active_.size() == source_->expressions.size() &&
-                        std::ranges::all_of(active_, [](const Active& active) { return active.entry->start == 0; });
+  const bool has_one_start = entries_.size() == source_->expressions.size();
+  const bool is_whole = has_one_start && active_.size() == entries_.size();
   double seconds = 0;
   const auto make = [&](const ProgramSource& source) {
     const Stopwatch watch;
@@ -229,10 +229,14 @@ void PopulationFit::makeProgram() {
   in_program_.resize(active_.size());
   parameters_.resize(derived_->parameterOffset(active_.size()));
   engine_.executor->execute([&] {
+    const ProgramSource& source = *derived_->state().source;
     tbb::parallel_for(std::size_t{0}, active_.size(), [&](std::size_t i) {
-      active_[i].place = static_cast<std::uint32_t>(i);
-      in_program_[i] = active_[i].entry;
-      nextParameters(active_[i]);
+      Active& active = active_[i];
+      active.first_output = source.outputOffset(i);
+      active.outputs = source.outputOffset(i + 1) - active.first_output;
+      active.first_parameter = source.parameterOffset(i);
+      in_program_[i] = active.entry;
+      nextParameters(active);
     });
   });
 }
@@ -247,7 +251,7 @@ ProgramSource PopulationFit::sourceOfActive() const {
 
 void PopulationFit::nextParameters(const Active& active) {
   std::ranges::copy(active.entry->fit.trial(),
-                    parameters_.begin() + static_cast<std::ptrdiff_t>(derived_->parameterOffset(active.place)));
+                    parameters_.begin() + static_cast<std::ptrdiff_t>(active.first_parameter));
 }
 
 void PopulationFit::fail(const Failure& failure) {
@@ -259,17 +263,20 @@ void PopulationFit::fail(const Failure& failure) {
 void PopulationFit::take(Sums& sums) {
   constexpr std::size_t kEntriesAhead = 8, kFitsAhead = 4;
   for (const Failure& failure : sums.failures) fail(failure);
-  const ProgramSource& source = *derived_->state().source;
+  const auto sumsFor = [&](const Active& active) { return sums.values.subspan(active.first_output, active.outputs); };
   goes_on_.resize(active_.size());
   tbb::parallel_for(tbb::blocked_range<std::size_t>(0, active_.size()), [&](const auto& range) {
     fit::LevenbergMarquardt& method = methods_.local();
     for (std::size_t i = range.begin(); i < range.end(); ++i) {
-      if (i + kEntriesAhead < range.end()) prefetch(active_[i + kEntriesAhead].entry, sizeof(FitEntry));
-      if (i + kFitsAhead < range.end()) active_[i + kFitsAhead].entry->fit.prefetchMemory();
-      const auto& [entry, place] = active_[i];
-      const std::size_t first = source.outputOffset(place), count = source.outputOffset(place + 1) - first;
-      if (entry->error == nullptr) takeSums(method, *entry, sums.values.subspan(first, count));
-      goes_on_[i] = entry->error == nullptr && !entry->fit.done();
+      if (i + kEntriesAhead < range.end()) prefetch(std::as_bytes(std::span(active_[i + kEntriesAhead].entry, 1)));
+      if (i + kFitsAhead < range.end()) {
+        const Active& next = active_[i + kFitsAhead];
+        for (const std::span<const std::byte> memory : next.entry->fit.memory()) prefetch(memory);
+        prefetch(std::as_bytes(sumsFor(next)));
+      }
+      FitEntry& entry = *active_[i].entry;
+      if (entry.error == nullptr) takeSums(method, entry, sumsFor(active_[i]));
+      goes_on_[i] = entry.error == nullptr && !entry.fit.done();
       if (goes_on_[i] != 0) nextParameters(active_[i]);
     }
   });

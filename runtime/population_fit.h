@@ -47,9 +47,10 @@ class PopulationFit {
   Result<Fits> run();
 
  private:
+  /// A fit that goes on, and where its expression is in derived_: looked up once, since a pass waits for memory.
   struct Active {
     FitEntry* entry;
-    std::uint32_t place;  ///< of its expression in derived_
+    std::size_t first_output = 0, outputs = 0, first_parameter = 0;
   };
 
   std::size_t givenParameters(std::size_t expression) const;
@@ -81,7 +82,7 @@ class PopulationFit {
   using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
   std::vector<EntryPointer> entries_;  ///< those of expression e from e * starts on; null: it fails
   std::vector<Active> active_;         ///< those that go on
-  std::vector<FitEntry*> in_program_;  ///< by place
+  std::vector<FitEntry*> in_program_;  ///< of derived_, by expression
   std::vector<std::uint8_t> goes_on_;  ///< of active_, after a pass
   std::optional<Program> derived_;     ///< of in_program_
   fit::RemakeRule remake_rule_;        ///< of derived_

@@ -1,6 +1,7 @@
 // Fitting the parameters of expressions to data by least squares.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -10,7 +11,6 @@
 #include "ir/numeric.h"
 #include "runtime/fit/scaled_cholesky.h"
 #include "runtime/fit_options.h"
-#include "runtime/platform/prefetch.h"
 
 namespace srjit::fit {
 
@@ -41,10 +41,9 @@ class ParameterFit {
   double loss() const noexcept { return best_loss_; }
   unsigned passes() const noexcept { return passes_; }
 
-  /// Has what belongs to the fit, but for this object, brought into the cache.
-  void prefetchMemory() const noexcept {
-    prefetch(numbers_.data(), numbers_.size() * sizeof(double));
-    prefetch(columns_.data(), columns_.size() * sizeof(Column));
+  /// What belongs to the fit beside this object: for a caller that has memory fetched ahead.
+  std::array<std::span<const std::byte>, 2> memory() const noexcept {
+    return {std::as_bytes(std::span(numbers_)), std::as_bytes(std::span(columns_))};
   }
 
  private:
