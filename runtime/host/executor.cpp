@@ -118,9 +118,8 @@ class HostExecutor final : public Executor {
     const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    std::vector<LossSums> sums(losses.values.size());
-    run.loss(*kernel, spec, sums);
-    for (std::size_t o = 0; o < sums.size(); ++o) takeLoss(losses, o, sums[o], data, *task.loss);
+    run.loss(*kernel, spec,
+             [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
     return losses;
   }
 

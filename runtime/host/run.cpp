@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -199,7 +200,7 @@ double sumOf(const T* row_groups, std::size_t count) {
 
 }  // namespace
 
-void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const {
+void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, const TakeSums& take) const {
   const std::size_t row_groups = data_.padded_rows / kGroupRows;
   tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
     const Chunk& chunk = chunks_[c];
@@ -217,7 +218,7 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
     std::size_t output = 0;
     for (std::size_t b = chunk.first; b < chunk.last; ++b) {
       for (const std::uint32_t number : batches_[b]->outputs) {
-        LossSums& sum = sums[number];
+        LossSums sum;
         sum.rows = data_.rows;
         sum.valid = parts.valid[output];
         sum.terms = withZeroOf(
@@ -227,6 +228,7 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
                       : data_.weights != nullptr ? data_.weight_sum
                       : spec.skip_invalid        ? static_cast<double>(sum.valid)
                                                  : static_cast<double>(sum.rows);
+        take(number, sum);
         ++output;
       }
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <functional>
 #include <vector>
 
 #include "runtime/evaluation/dataset_state.h"
@@ -28,8 +28,9 @@ class HostRun {
   /// Output o at out + o * rows, in the precision.
   void evaluate(std::byte* out) const;
 
-  /// Stores the sums of output o in sums[o].
-  void loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const;
+  /// Calls `take` once for each output of the batches, on any thread.
+  using TakeSums = std::function<void(std::size_t output, const LossSums& sums)>;
+  void loss(HostLossKernel kernel, const LossSpec& spec, const TakeSums& take) const;
 
  private:
   struct Chunk {
