@@ -47,7 +47,7 @@ class PopulationFit {
   Result<Fits> run();
 
  private:
-  /// A fit that goes on, and where its expression is in derived_: looked up once, since a pass waits for memory.
+  /// A fit that goes on, and where its expression is in derived_: looked up once per program, not in each pass.
   struct Active {
     FitEntry* entry;
     std::size_t first_output = 0, outputs = 0, first_parameter = 0;

@@ -84,7 +84,7 @@ class ParameterFit {
     return numbers(5 * size() + triangleSize(size()), triangleSize(size()));
   }
 
-  // In one block: what limits passes over a large population is memory.
+  // In one block, which takes less memory than an allocation for each.
   std::pmr::vector<double> numbers_;
   std::pmr::vector<Column> columns_;  ///< linear parameters first
   std::size_t linear_;                ///< how many

@@ -19,7 +19,7 @@ inline constexpr std::size_t kCompiledBlockBytes = 1024;
 /// One evaluation: batches, data, parameters. Borrows everything; call inside the arena.
 class HostRun {
  public:
-  /// `table` is the result of HostBatches::parameterTable(). Precondition: `batches` are batches of `all`, and the data
+  /// `table` has the entries of all.parameters(), filled in. Precondition: `batches` are batches of `all`, and the data
   /// have all their variables. Evaluations throw an ErrorException (kLimit) if the deadline is over before a block of
   /// rows.
   HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
@@ -28,7 +28,7 @@ class HostRun {
   /// Output o at out + o * rows, in the precision.
   void evaluate(std::byte* out) const;
 
-  /// Calls `take` once for each output of the batches, on any thread.
+  /// Calls `take` once for each output of the batches, from several threads of the arena at the same time.
   using TakeSums = std::function<void(std::size_t output, const LossSums& sums)>;
   void loss(HostLossKernel kernel, const LossSpec& spec, const TakeSums& take) const;
 
