@@ -42,10 +42,8 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
     sums.last_place = lastPlace(data.precision);
   }
   if (!derivation.skips_invalid) return sums;
-  // For an expression that failed this may be no number of rows.
   const std::span<const double> counts = outputs.last(derivation.counts());
-  const double valid = std::min(counts[0], static_cast<double>(data.rows));
-  sums.valid = valid > 0 ? static_cast<std::uint64_t>(valid) : 0;
+  sums.valid = countedRows(counts[0], data.rows);
   if (sums.valid == sums.rows) return sums;
   sums.weights = counts.back();
   if (derivation.targetTerms() > 0) {

@@ -184,14 +184,11 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
   auto source = std::make_shared<ProgramSource>(whole.emptyLike());
   std::vector<std::uint32_t> expressions;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
-    if (whole.expressions[e].variableCount() > columns) continue;
-    expressions.push_back(e);
-    source->add(whole.expressions[e]);
+    if (whole.expressions[e].variableCount() <= columns) expressions.push_back(e);
   }
-  auto part = std::make_shared<Program::State>();
-  part->source = std::move(source);
-  part->device = program.device;
-  part->info.tier = program.info.tier;
+  executor.execute(
+      [&] { source->setSelected(whole, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
+  auto part = programLike(program, std::move(source));
   executor.compile(*part, {}, deadline);
   return std::make_shared<const FeasiblePart>(FeasiblePart{Program(std::move(part)), std::move(expressions)});
 }

@@ -19,9 +19,8 @@ Program repeat(Engine::State& engine, const Program::State& program, std::size_t
   const ProgramSource& given = *program.source;
   const std::size_t count = given.expressions.size();
   auto source = std::make_shared<ProgramSource>(given.emptyLike());
-  for (std::size_t t = 0; t < times; ++t) {
-    for (std::size_t e = 0; e < count; ++e) source->add(given.expressions[e]);
-  }
+  engine.executor->execute(
+      [&] { source->setSelected(given, times * count, [count](std::size_t i) { return i % count; }); });
   source->invalid = repeatedFailures(given.invalid, count, times);
   const auto state = programLike(program, std::move(source));
   state->data_serial = program.data_serial;

@@ -1,5 +1,6 @@
 #include "runtime/evaluation/loss_value.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -119,6 +120,10 @@ void lossValues(std::span<const double> terms, double weights, double target_var
 
 std::uint64_t validRows(double terms, std::uint64_t rows) noexcept {
   return std::isfinite(terms) ? rows : Losses::kNotCounted;
+}
+
+std::uint64_t countedRows(double counted, std::uint64_t rows) noexcept {
+  return static_cast<std::uint64_t>(std::min(std::max(0.0, counted), static_cast<double>(rows)));
 }
 
 std::uint64_t validRows(const LossSums& sums, NanPolicy nan) noexcept {

@@ -29,12 +29,6 @@ ProgramSource ProgramSource::emptyLike() const {
   return {.precision = precision, .math = math, .pipeline = pipeline, .group_by_sharing = group_by_sharing};
 }
 
-void ProgramSource::add(const ExpressionView& expression) {
-  expressions.add(expression);
-  variables = std::max(variables, expression.variableCount());
-  tokens += expression.size();
-}
-
 // `add(block, e)` gives what is wrong with expression e.
 template <class Add>
 void ProgramSource::setBlocks(std::size_t count, Threads threads, const Add& add) {

@@ -67,7 +67,6 @@ struct ProgramSource {
   /// A source without expressions, of which graphs are made in the same way.
   ProgramSource emptyLike() const;
 
-  void add(const ExpressionView& expression);
   /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.
   enum class Threads : std::uint8_t { kArena, kOne };
   /// Sets the expressions, where there are none yet. Those of more than `max_nodes` tokens become failures (Limits).

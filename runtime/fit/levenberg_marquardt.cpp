@@ -44,7 +44,7 @@ double lengthOf(std::span<const double> step, std::span<const double> gram) {
 
 ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale,
                            std::pmr::memory_resource* memory)
-    : numbers_(5 * start.size() + 2 * triangleSize(start.size()), memory),
+    : numbers_(kPerParameter * start.size() + 2 * triangleSize(start.size()), memory),
       columns_(memory),
       linear_(linear.size()),
       best_loss_(std::numeric_limits<double>::infinity()),

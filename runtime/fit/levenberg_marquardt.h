@@ -63,6 +63,7 @@ class ParameterFit {
     bool was_independent = false;  ///< at a point that was accepted
   };
 
+  static constexpr std::size_t kPerParameter = 5;  ///< numbers up to scales(), beside two triangles
   std::size_t size() const noexcept { return columns_.size(); }
   std::span<const double> numbers(std::size_t first, std::size_t count) const noexcept {
     return std::span(numbers_).subspan(first, count);
@@ -77,12 +78,10 @@ class ParameterFit {
   std::span<double> gradient() noexcept { return numbers(3 * size(), size()); }  ///< J'r
   /// The largest diagonal so far of the Schur complement; 0 of linear parameters.
   std::span<double> scales() noexcept { return numbers(4 * size(), size()); }
-  std::span<double> gram() noexcept { return numbers(5 * size(), triangleSize(size())); }  ///< J'J
-  /// J'J at best().
-  std::span<double> bestGram() noexcept { return numbers(5 * size() + triangleSize(size()), triangleSize(size())); }
-  std::span<const double> bestGram() const noexcept {
-    return numbers(5 * size() + triangleSize(size()), triangleSize(size()));
-  }
+  std::span<double> gram() noexcept { return numbers(kPerParameter * size(), triangleSize(size())); }  ///< J'J
+  /// J'J at best(), the last of the numbers.
+  std::span<double> bestGram() noexcept { return std::span(numbers_).last(triangleSize(size())); }
+  std::span<const double> bestGram() const noexcept { return std::span(numbers_).last(triangleSize(size())); }
 
   // In one block, which takes less memory than an allocation for each.
   std::pmr::vector<double> numbers_;

@@ -179,10 +179,10 @@ void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& option
                         std::span(losses.values).subspan(begin, end - begin));
     }
     for (std::size_t e = begin; e < end; ++e) {
-      // For an expression that failed this may be no number of rows.
-      const double valid = std::min(std::max(0.0, totals[count + e]), static_cast<double>(data.rows));
-      LossSums sums{.terms = totals[e], .rows = data.rows, .valid = static_cast<std::uint64_t>(valid)};
-      sums.weights = sums.valid == sums.rows ? all_weights : data.has_weights ? totals[2 * count + e] : valid;
+      LossSums sums{.terms = totals[e], .rows = data.rows, .valid = countedRows(totals[count + e], data.rows)};
+      sums.weights = sums.valid == sums.rows ? all_weights
+                     : data.has_weights      ? totals[2 * count + e]
+                                             : static_cast<double>(sums.valid);
       takeLoss(losses, e, sums, data, options);
     }
   };

@@ -13,10 +13,10 @@ namespace {
 using Ends = std::vector<std::size_t>;
 
 ProgramSource sourceOf(std::initializer_list<const char*> texts) {
+  std::vector<Expression> expressions;
+  for (const char* const text : texts) expressions.push_back(parse(text, Language::kInfix).value());
   ProgramSource source;
-  for (const char* const text : texts) {
-    source.add(Population(std::vector{parse(text, Language::kInfix).value()})[0]);
-  }
+  source.set(expressions, ProgramSource::Threads::kOne);
   return source;
 }
 
