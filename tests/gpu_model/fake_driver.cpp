@@ -50,11 +50,11 @@ CUresult FakeState::planned(std::string_view entry) {
   FakeContext* const called_in = current();
   for (Failure& plan : failures) {
     if ((!plan.entry.empty() && plan.entry != entry) || plan.calls_left == 0) continue;
-    if (plan.lost_device && (called_in == nullptr || called_in->device != *plan.lost_device)) continue;
+    if (plan.device && (called_in == nullptr || called_in->device != *plan.device)) continue;
     if (--plan.calls_left > 0) continue;
     has_failed = true;
     failed_entry = entry;
-    if (plan.lost_device) {
+    if (plan.loses_device) {
       called_in->lost = plan.code;
     } else {
       failure = plan.code;
@@ -289,9 +289,9 @@ Result<std::shared_ptr<const Driver>> FakeDriver::load() const {
   });
 }
 
-void FakeDriver::failAt(std::string_view entry, std::size_t n, CUresult code) {
+void FakeDriver::failAt(std::string_view entry, std::size_t n, CUresult code, std::optional<int> device) {
   const std::scoped_lock lock(state_->mutex);
-  state_->failures.push_back({std::string(entry), n, code});
+  state_->failures.push_back({std::string(entry), n, code, device});
 }
 
 void FakeDriver::failKernel(std::size_t n, CUresult code) {
@@ -325,7 +325,7 @@ void FakeDriver::loseDevice(CUresult code, std::optional<int> device) {
 
 void FakeDriver::loseAt(int device, std::string_view entry, std::size_t n, CUresult code) {
   const std::scoped_lock lock(state_->mutex);
-  state_->failures.push_back({std::string(entry), n, code, device});
+  state_->failures.push_back({std::string(entry), n, code, device, true});
 }
 
 bool FakeDriver::hasFailed() const {

@@ -75,8 +75,8 @@ class FakeDriver {
   Result<std::shared_ptr<const Driver>> load() const;
 
   /// The n-th call of `entry` from now on (the next is 1) fails with `code` and has no effect, unless it frees
-  /// something. An empty `entry` counts the calls of all.
-  void failAt(std::string_view entry, std::size_t n, CUresult code);
+  /// something. An empty `entry` counts the calls of all; with a device, calls in its context alone count.
+  void failAt(std::string_view entry, std::size_t n, CUresult code, std::optional<int> device = {});
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
   /// Calls `before` with the number, from 1, of each kernel since forgetCalls(), before it runs. It calls no driver.

@@ -154,7 +154,8 @@ struct FakeState : ModelMemory {
     std::string entry;  ///< empty: any
     std::size_t calls_left;
     CUresult code;
-    std::optional<int> lost_device = {};  ///< counts calls of this device alone, and loses it
+    std::optional<int> device = {};  ///< counts calls of this device alone
+    bool loses_device = false;
   };
   bool has_failed = false;
   std::string failed_entry;  ///< of the last call that failed by a plan
