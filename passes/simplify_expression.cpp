@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/ops.h"
 #include "passes/rules/simplify.h"
 
 namespace srjit {
