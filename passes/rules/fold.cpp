@@ -1,9 +1,5 @@
 #include "passes/rules/fold.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <utility>
 #include <vector>
 
 #include "ir/numbers/fast_forms.h"
@@ -87,20 +83,6 @@ bool hasApproximateStep(Op op) noexcept {
 
 bool hasFixedBits(Op op, Precision precision, Math math) noexcept {
   return !isApproximate(math, precision) || !hasApproximateStep(op);
-}
-
-double valueOf(Op op, std::span<const double> operands, Precision precision) {
-  std::array<double, kMaxArity> x{};
-  std::ranges::copy(operands, x.begin());
-  return withZeroOf(precision, [&]<class T>(T) {
-    return static_cast<double>(applyRow<T>(op, static_cast<T>(x[0]), static_cast<T>(x[1]), static_cast<T>(x[2])));
-  });
-}
-
-double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
-  std::array<double, kMaxArity> values{};
-  for (std::size_t i = 0; i < operands.size(); ++i) values[i] = dag.node(operands[i]).value;
-  return valueOf(op, std::span(values).first(operands.size()), dag.precision());
 }
 
 void foldConstants(WorkingDag& work, const PassContext& context) {

@@ -1,6 +1,5 @@
 #include "passes/rules/simplify.h"
 
-#include <cmath>
 #include <vector>
 
 #include "ir/text.h"
@@ -9,39 +8,14 @@
 namespace srjit {
 namespace {
 
-bool isNormal(double value, Precision precision) {
-  return withZeroOf(precision, [&]<class T>(T) { return std::isnormal(static_cast<T>(value)); });
-}
-
-/// A division by `value` is then a multiplication, bit for bit.
-bool hasExactReciprocal(double value, Precision precision) {
-  int exponent = 0;
-  return std::fabs(std::frexp(value, &exponent)) == 0.5 && isNormal(1 / value, precision);
-}
-
-// The thresholds of two rows of ops.def as kernels have them.
-double thresholdOfPdiv(Precision precision) {
-  return withZeroOf(precision, []<class T>(T) { return double{static_cast<T>(0.001)}; });
-}
-double thresholdOfLooseDiv(Precision precision) {
-  return withZeroOf(precision, []<class T>(T) { return double{static_cast<T>(1e-9)}; });
-}
-
 Expression termOf(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
 }  // namespace
 
 std::span<const Rule> allRules() {
   static const std::vector<Rule> rules = {
-#define SRJIT_RULE(rule_class, pattern, replacement, condition)                                                   \
-  Rule{RuleClass::rule_class,                                                                                     \
-       pattern,                                                                                                   \
-       replacement,                                                                                               \
-       []([[maybe_unused]] double p0, [[maybe_unused]] double p1, [[maybe_unused]] Precision precision) -> bool { \
-         return condition;                                                                                        \
-       },                                                                                                         \
-       termOf(pattern),                                                                                           \
-       termOf(replacement)},
+#define SRJIT_RULE(rule_class, pattern, replacement, condition) \
+  Rule{RuleClass::rule_class, pattern, replacement, termOf(pattern), termOf(replacement)},
 #include "passes/rules/simplify.def"
 #undef SRJIT_RULE
   };

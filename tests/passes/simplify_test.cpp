@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "passes/rules/conditions.h"
 #include "passes/rules/fold.h"
 #include "tests/generators/graphs.h"
 
@@ -77,6 +78,12 @@ void forHardPoints(const Rule& rule, const Check& check) {
   }
 }
 
+/// Whether a rule of the table applies to these constants.
+template <class T>
+bool conditionOf(const Rule& rule, const std::array<T, 2>& p, Precision precision) {
+  return conditionHolds(static_cast<std::size_t>(&rule - allRules().data()), p[0], p[1], precision);
+}
+
 template <class T>
 bool withinUlps(T a, T b, T ulps) {
   if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || (a == 0 && b == 0)) return sameBits(a, b);
@@ -88,7 +95,7 @@ template <class T>
 void checkHard(const Rule& rule, Precision precision, T ulps) {
   std::size_t checked = 0;
   forHardPoints<T>(rule, [&](const Point<T>& point) {
-    if (testing::Test::HasFatalFailure() || !rule.condition(point.p[0], point.p[1], precision)) return;
+    if (testing::Test::HasFatalFailure() || !conditionOf(rule, point.p, precision)) return;
     ++checked;
     const T a = valueAt(rule.pattern, point), b = valueAt(rule.replacement, point);
     ASSERT_TRUE(ulps == 0 ? sameBits(a, b) : withinUlps(b, a, ulps))
@@ -113,7 +120,7 @@ void holdsInRealArithmetic(const Rule& rule) {
     for (double& x : point.x) x = random.between(-2.0, 2.0);
     for (double& p : point.p) p = i % 2 == 0 ? std::ldexp(1, random.between(-2, 2)) : random.between(-2.0, 2.0);
     if (i % 8 == 0) point.p[0] = 0.0001;  // inside the guarded regions of protected operators
-    if (!rule.condition(point.p[0], point.p[1], Precision::kF64)) continue;
+    if (!conditionOf(rule, point.p, Precision::kF64)) continue;
     double largest = 1;
     const double a = valueAt(rule.pattern, point, &largest), b = valueAt(rule.replacement, point, &largest);
     if (!std::isfinite(a) || largest > 1e6) continue;
@@ -188,7 +195,7 @@ Expression instanceOf(const Rule& rule, Random& random) {
     for (double& literal : p)
       literal = random.below(3) == 0 ? 0.5 : double{static_cast<float>(random.between(-2.0, 2.0))};
     if (random.below(8) == 0) p[0] = 0.0001;
-  } while (!rule.condition(p[0], p[1], Precision::kF32));
+  } while (!conditionOf(rule, p, Precision::kF32));
   std::vector<Token> tokens(rule.pattern.tokens().begin(), rule.pattern.tokens().end());
   for (Token& token : tokens) {
     if (token.kind == Token::Kind::kParameter) token = Token::constant(p[token.index]);

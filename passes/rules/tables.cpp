@@ -1,0 +1,274 @@
+#include "passes/rules/tables.h"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "passes/rules/fold.h"
+#include "passes/rules/simplify.h"
+
+namespace srjit {
+namespace {
+
+/// Which rules are applied: each extent contains the ones before it.
+enum Extent : std::uint8_t {
+  kFixedRules,  ///< exact ones over operators whose bits are fixed in fast f32, too
+  kExactRules,
+  kPreciseRules,
+  kFastRules,
+};
+constexpr std::size_t kExtents = kFastRules + 1;
+
+Extent extentOf(RuleClass rule_class) {
+  return static_cast<Extent>(kExactRules + static_cast<std::uint8_t>(rule_class));
+}
+
+bool hasApproximateStep(const Rule& rule) {
+  for (const Expression& term : {rule.pattern, rule.replacement}) {
+    for (const Token& token : term.tokens()) {
+      if (token.kind == Token::Kind::kOp && hasApproximateStep(token.op)) return true;
+    }
+  }
+  return false;
+}
+
+/// Whether an operand of this sort may match the token.
+bool mayMatch(const Token& pattern, std::uint8_t sort) {
+  switch (pattern.kind) {
+    case Token::Kind::kVariable:
+      return true;
+    case Token::Kind::kParameter:
+      return isSortOfConstant(sort);
+    case Token::Kind::kConstant:
+      assert(sortOfConstant(pattern.value) != kOtherConstantSort);
+      return sort == sortOfConstant(pattern.value);
+    case Token::Kind::kOp:
+      break;
+  }
+  return sort == sortOfOperator(pattern.op);
+}
+
+/// A pattern with its commutative operators in certain orders.
+struct Pattern {
+  std::array<std::uint8_t, kMaxArity> operands{};  ///< by operand of a term: the pattern's that it is compared with
+  std::vector<RuleCheck> checks;
+  std::array<std::uint8_t, kRuleWildcards> wildcards{};  ///< the terms that they are
+  std::array<std::uint8_t, kRuleLiterals> literals{};
+  std::array<bool, kRuleLiterals> has_literal{};
+};
+
+/// Makes the orders of a pattern.
+class PatternMaker {
+ public:
+  explicit PatternMaker(const Expression& pattern)
+      : tokens_(pattern.tokens()),
+        starts_(subtreeStarts(tokens_)),
+        root_(static_cast<std::uint32_t>(tokens_.size() - 1)) {}
+
+  /// Orders of operands are tried in a fixed sequence, so that the match that is found depends on the term alone.
+  std::vector<Pattern> all() {
+    const auto commutative = std::ranges::count_if(tokens_, commutes);
+    std::vector<Pattern> patterns;
+    for (swaps_ = 0; swaps_ < 1u << commutative; ++swaps_) {
+      made_ = {};
+      seen_commutative_ = 0;
+      bound_wildcards_ = {};
+      terms_ = kOperandTerms;
+      addOperands(root_, 0);
+      patterns.push_back(std::move(made_));
+    }
+    return patterns;
+  }
+
+ private:
+  static bool commutes(const Token& token) {
+    return token.kind == Token::Kind::kOp && infoOf(token.op).has(OpProps::kCommutative);
+  }
+
+  /// Adds the checks of the operands of token `at`, which are the terms from `first` on.
+  void addOperands(std::uint32_t at, std::uint8_t first) {
+    const bool swap = commutes(tokens_[at]) && (swaps_ >> seen_commutative_++ & 1) != 0;
+    const auto arity = static_cast<std::uint8_t>(tokens_[at].arity());
+    std::array<std::uint32_t, kMaxArity> operands{};
+    std::uint32_t next = at;
+    for (std::size_t k = arity; k-- > 0; next = starts_[operands[k]]) operands[k] = next - 1;
+    for (std::uint8_t k = 0; k < arity; ++k) {
+      const auto from = static_cast<std::uint8_t>(swap && k < 2 ? 1 - k : k);
+      if (at == root_) made_.operands[from] = k;
+      add(operands[k], static_cast<std::uint8_t>(first + from));
+    }
+  }
+
+  /// Recursive in the pattern, whose depth the table bounds.
+  void add(std::uint32_t at, std::uint8_t term) {
+    const Token& token = tokens_[at];
+    const bool is_known = term < kMaxArity;  // by its sort
+    switch (token.kind) {
+      case Token::Kind::kVariable:
+        if (bound_wildcards_[token.index]) {
+          made_.checks.push_back({.kind = RuleCheck::Kind::kSame, .term = term, .other = made_.wildcards[token.index]});
+        }
+        bound_wildcards_[token.index] = true;
+        made_.wildcards[token.index] = term;
+        break;
+      case Token::Kind::kParameter:
+        if (!is_known) made_.checks.push_back({.kind = RuleCheck::Kind::kLiteral, .term = term});
+        if (made_.has_literal[token.index]) {
+          made_.checks.push_back({.kind = RuleCheck::Kind::kSame, .term = term, .other = made_.literals[token.index]});
+        }
+        made_.has_literal[token.index] = true;
+        made_.literals[token.index] = term;
+        break;
+      case Token::Kind::kConstant:
+        if (is_known) break;
+        made_.checks.push_back(
+            {.kind = RuleCheck::Kind::kConstant, .term = term, .bits = std::bit_cast<std::uint64_t>(token.value)});
+        break;
+      case Token::Kind::kOp: {
+        const std::uint8_t first = is_known ? operandTermsOf(term) : terms_;
+        if (!is_known) {
+          terms_ = static_cast<std::uint8_t>(terms_ + kMaxArity);
+          assert(terms_ <= kMostTerms);
+          made_.checks.push_back({.kind = RuleCheck::Kind::kOperator, .term = term, .other = first, .op = token.op});
+        }
+        addOperands(at, first);
+        break;
+      }
+    }
+  }
+
+  std::span<const Token> tokens_;
+  std::vector<std::uint32_t> starts_;
+  std::uint32_t root_;
+  unsigned swaps_ = 0;
+  unsigned seen_commutative_ = 0;
+  std::uint8_t terms_ = 0;
+  std::array<bool, kRuleWildcards> bound_wildcards_{};
+  Pattern made_;
+};
+
+std::uint8_t placeOf(const Token& token) {
+  return static_cast<std::uint8_t>(token.index + (token.kind == Token::Kind::kVariable ? 0 : kRuleWildcards));
+}
+
+/// The replacement's steps: none if it is a wildcard or literal alone.
+std::vector<RewriteStep> stepsOf(std::span<const Token> replacement) {
+  std::vector<RewriteStep> steps;
+  std::vector<std::uint8_t> stack;
+  for (const Token& token : replacement) {
+    if (token.kind == Token::Kind::kVariable || token.kind == Token::Kind::kParameter) {
+      stack.push_back(placeOf(token));
+      continue;
+    }
+    RewriteStep step{.arity = token.arity(), .op = token.op, .operands = {}, .constant = token.value};
+    std::copy(stack.end() - step.arity, stack.end(), step.operands.begin());
+    stack.resize(stack.size() - static_cast<std::size_t>(step.arity));
+    stack.push_back(static_cast<std::uint8_t>(kRuleWildcards + kRuleLiterals + steps.size()));
+    steps.push_back(step);
+  }
+  assert(steps.size() <= kRuleSteps);
+  return steps;
+}
+
+/// The last token of each operand of the pattern's root: what an operand's sort is compared with.
+std::array<Token, kMaxArity> rootOperands(std::span<const Token> pattern) {
+  const std::vector<std::uint32_t> starts = subtreeStarts(pattern);
+  auto operand = static_cast<std::uint32_t>(pattern.size() - 1);
+  std::array<Token, kMaxArity> operands;
+  for (auto k = static_cast<std::size_t>(pattern.back().arity()); k-- > 0; operand = starts[operand - 1]) {
+    operands[k] = pattern[operand - 1];
+  }
+  return operands;
+}
+
+template <class T>
+std::uint32_t sizeOf(const std::vector<T>& values) {
+  return static_cast<std::uint32_t>(values.size());
+}
+
+/// The tables of one extent.
+class CompiledRules {
+ public:
+  explicit CompiledRules(Extent extent) : ops_(kOpCount) {
+    std::vector<std::vector<std::uint32_t>> rules(kOpCount);
+    for (const RuleClass rule_class : {RuleClass::kExact, RuleClass::kPrecise, RuleClass::kFast}) {
+      for (std::uint32_t number = 0; number < allRules().size(); ++number) {
+        const Rule& rule = allRules()[number];
+        if (rule.rule_class != rule_class || extentOf(rule_class) > std::max(extent, kExactRules)) continue;
+        if (extent == kFixedRules && hasApproximateStep(rule)) continue;
+        rules[static_cast<std::size_t>(rule.pattern.tokens().back().op)].push_back(number);
+      }
+    }
+    for (std::size_t op = 0; op < kOpCount; ++op) {
+      ops_[op].first = sizeOf(variants_);
+      for (const std::uint32_t rule : rules[op]) add(ops_[op], rule);
+    }
+  }
+
+  RuleTables view() const { return {ops_, variants_, checks_, steps_}; }
+
+ private:
+  void add(RulesOfOp& rules, std::uint32_t number) {
+    const Rule& rule = allRules()[number];
+    const std::span<const Token> replacement = rule.replacement.tokens();
+    const std::vector<RewriteStep> steps = stepsOf(replacement);
+    for (const Pattern& pattern : PatternMaker(rule.pattern).all()) {
+      addToSets(rules, rule.pattern.tokens(), pattern);
+      variants_.push_back({.first_check = sizeOf(checks_),
+                           .check_count = sizeOf(pattern.checks),
+                           .first_step = sizeOf(steps_),
+                           .step_count = sizeOf(steps),
+                           .rule = number,
+                           .wildcards = pattern.wildcards,
+                           .literals = pattern.literals,
+                           .has_literal = pattern.has_literal[0],
+                           .value = placeOf(replacement.back())});
+      checks_.insert(checks_.end(), pattern.checks.begin(), pattern.checks.end());
+    }
+    steps_.insert(steps_.end(), steps.begin(), steps.end());
+  }
+
+  /// Adds the next variant to the sets of its operator.
+  void addToSets(RulesOfOp& rules, std::span<const Token> tokens, const Pattern& pattern) const {
+    assert(variants_.size() - rules.first < 64);
+    const std::uint64_t bit = std::uint64_t{1} << (variants_.size() - rules.first);
+    const std::array<Token, kMaxArity> operands = rootOperands(tokens);
+    const auto arity = static_cast<std::size_t>(tokens.back().arity());
+    for (std::size_t k = 0; k < arity; ++k) {
+      for (std::size_t sort = 0; sort < kSorts; ++sort) {
+        if (mayMatch(operands[pattern.operands[k]], static_cast<std::uint8_t>(sort))) rules.takes[k][sort] |= bit;
+      }
+    }
+    const bool same = arity == 2 && operands[0].kind == Token::Kind::kVariable && operands[0] == operands[1];
+    if (same) rules.twice |= bit;
+  }
+
+  std::vector<RulesOfOp> ops_;
+  std::vector<RuleVariant> variants_;
+  std::vector<RuleCheck> checks_;
+  std::vector<RewriteStep> steps_;
+};
+
+}  // namespace
+
+const RuleTables& rulesFor(RuleClass rule_class, Math math, Precision precision) {
+  static const std::array<CompiledRules, kExtents> compiled = {CompiledRules(kFixedRules), CompiledRules(kExactRules),
+                                                               CompiledRules(kPreciseRules), CompiledRules(kFastRules)};
+  static const std::array<RuleTables, kExtents> tables = [] {
+    std::array<RuleTables, kExtents> views;
+    std::ranges::transform(compiled, views.begin(), &CompiledRules::view);
+    return views;
+  }();
+  const bool only_fixed = rule_class == RuleClass::kExact && isApproximate(math, precision);
+  return tables[only_fixed ? kFixedRules : extentOf(rule_class)];
+}
+
+std::array<bool, kMostOps> foldedOperators(RuleClass rule_class, Math math, Precision precision) {
+  std::array<bool, kMostOps> folds{};
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    folds[op] = rule_class != RuleClass::kExact || hasFixedBits(static_cast<Op>(op), precision, math);
+  }
+  return folds;
+}
+
+}  // namespace srjit
