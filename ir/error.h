@@ -69,6 +69,9 @@ class ErrorException : public std::exception {
   Error error_;
 };
 
+/// Throws ErrorException. Not inlined, so that what has no exceptions can be compiled with this header, too.
+[[noreturn]] void throwError(const Error& error);
+
 /// Either a value or an Error. value() of an Error throws ErrorException with it; error() of a value is a programming
 /// error and throws std::bad_variant_access.
 template <class T>
@@ -95,7 +98,7 @@ class [[nodiscard]] Result {
 
  private:
   void checked() const {
-    if (!ok()) throw ErrorException(std::get<1>(state_));
+    if (!ok()) throwError(std::get<1>(state_));
   }
 
   std::variant<T, Error> state_;

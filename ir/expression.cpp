@@ -15,6 +15,8 @@
 
 namespace srjit {
 
+void throwError(const Error& error) { throw ErrorException(error); }
+
 namespace {
 
 /// What is wrong with an enumerator that a caller made of a number; empty for a token that can be.

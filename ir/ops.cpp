@@ -38,16 +38,16 @@ constexpr std::array kFunctions = {
 
 // Open-addressing hash table from names and texts to rows, computed at compile time. At most a quarter of it is full.
 constexpr std::size_t kIndexSize = 512;
-constexpr std::uint8_t kEmpty = 0xff;
-static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kEmpty && kEmpty < kMostOps);
+constexpr std::uint8_t kNoRow = 0xff;
+static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kNoRow && kNoRow < kMostOps);
 
 constexpr auto kIndex = [] {
   std::array<std::uint8_t, kIndexSize> index{};
-  index.fill(kEmpty);
+  index.fill(kNoRow);
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     for (const std::string_view key : {kOps[i].name, kOps[i].text}) {
       std::size_t slot = hashOf(key) % kIndexSize;
-      while (index[slot] != kEmpty) slot = (slot + 1) % kIndexSize;
+      while (index[slot] != kNoRow) slot = (slot + 1) % kIndexSize;
       index[slot] = static_cast<std::uint8_t>(i);
     }
   }
@@ -77,7 +77,7 @@ std::optional<Op> findOp(std::string_view name_or_text) noexcept {
   if (hasDigitSecond(name_or_text)) return std::nullopt;
   for (std::size_t slot = hashOf(name_or_text) % kIndexSize;; slot = (slot + 1) % kIndexSize) {
     const std::uint8_t op = kIndex[slot];
-    if (op == kEmpty) return std::nullopt;
+    if (op == kNoRow) return std::nullopt;
     if (kOps[op].name == name_or_text || kOps[op].text == name_or_text) return static_cast<Op>(op);
   }
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -184,28 +186,30 @@ std::span<const OperandForm> HandlerTable::operandForms(Op op) {
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   std::ranges::sort(spec_.ops);
   spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
-  std::vector<std::vector<OperandPlan>> all_plans(kClasses);
+  std::array<std::optional<std::size_t>, kClasses> first_plans;
   for (const Op op : spec_.ops) {
-    OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+    HandlerNumbers::OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     facts.has = true;
     facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
     const bool commutative = infoOf(op).has(OpProps::kCommutative);
     const OperatorClass of{arityOf(op), commutative, facts.is_long};
-    std::vector<OperandPlan>& plans = all_plans[classOf(of)];
-    if (plans.empty()) plans = plansOf(of, spec_.depth);
-    facts.plans = plans.data();
+    std::optional<std::size_t>& first_plan = first_plans[classOf(of)];
+    if (!first_plan) {
+      first_plan = plans_.size();
+      std::ranges::copy(plansOf(of, spec_.depth), std::back_inserter(plans_));
+    }
+    facts.first_plan = static_cast<std::uint32_t>(*first_plan);
     const std::uint32_t places = onStack(spec_.depth) + 1U;
     if (of.arity > 1) facts.strides[0] = places;
     if (of.arity > 2) facts.strides[1] = places * places;
     if (facts.is_long) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
     } else {
-      facts.first = static_cast<int>(applies_.size());
+      facts.first = static_cast<std::int32_t>(applies_.size());
       applies_.resize(applies_.size() + operandForms(op).size() * (spec_.depth + 1), -1);
     }
   }
-  plans_ = std::make_shared<const std::vector<std::vector<OperandPlan>>>(std::move(all_plans));
-  plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
+  plain_.resize(numbers().placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});
   addSums();
@@ -251,7 +255,7 @@ void HandlerTable::addSums() {
 void HandlerTable::add(const Handler& handler) {
   const auto number = static_cast<std::int16_t>(handlers_.size());
   handlers_.push_back(handler);
-  OpFacts& facts = facts_[static_cast<std::size_t>(handler.op)];
+  HandlerNumbers::OpFacts& facts = facts_[static_cast<std::size_t>(handler.op)];
   if (handler.kind == Handler::Kind::kApply) {
     const auto all = operandForms(handler.op);
     const auto operand_form = static_cast<std::size_t>(std::ranges::find(all, handler.operands) - all.begin());
@@ -259,7 +263,7 @@ void HandlerTable::add(const Handler& handler) {
   } else if (handler.kind == Handler::Kind::kBody) {
     facts.first = number;
   } else {
-    plain_[placeOf(handler.kind, handler.height, handler.argument)] = number;
+    plain_[numbers().placeOf(handler.kind, handler.height, handler.argument)] = number;
   }
 }
 
@@ -272,7 +276,7 @@ int HandlerTable::find(const Handler& handler) const noexcept {
 int HandlerTable::findApply(Op op, OperandForm operands, unsigned height) const noexcept {
   const auto all = operandForms(op);
   const auto found = std::ranges::find(all, operands);
-  return found == all.end() ? -1 : findApply(op, static_cast<unsigned>(found - all.begin()), height);
+  return found == all.end() ? -1 : numbers().findApply(op, static_cast<unsigned>(found - all.begin()), height);
 }
 
 }  // namespace srjit
