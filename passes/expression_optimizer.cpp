@@ -10,8 +10,9 @@ constexpr unsigned kFewRegisters = 3;
 
 }  // namespace
 
-ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
-    : math_(math), dag_(precision), rewriter_(dag_, ruleClassOf(math, precision), math), fuser_(dag_) {}
+ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules,
+                                         const std::array<bool, kMostOps>& folds)
+    : math_(math), dag_(precision), rewriter_(dag_, rules, folds, math), fuser_(dag_) {}
 
 void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.addRoot(optimize(tokens, expression));

@@ -8,6 +8,7 @@
 //   one walk        Scheduler         the order of evaluation
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "passes/fma.h"
 #include "passes/member_sweep.h"
 #include "passes/rules/rewriter.h"
+#include "passes/rules/tables.h"
 #include "passes/schedule.h"
 
 namespace srjit {
@@ -27,7 +29,11 @@ namespace srjit {
 /// Optimizes one expression after another in the same memory. Linear in the tokens, not recursive. Not thread-safe.
 class ExpressionOptimizer {
  public:
-  ExpressionOptimizer(Precision precision, Math math);
+  ExpressionOptimizer(Precision precision, Math math)
+      : ExpressionOptimizer(precision, math, rulesFor(ruleClassOf(math, precision), math, precision),
+                            foldedOperators(ruleClassOf(math, precision), math, precision)) {}
+  /// The same with rules that must outlive it: rulesFor() and foldedOperators(), or copies.
+  ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules, const std::array<bool, kMostOps>& folds);
   ExpressionOptimizer(const ExpressionOptimizer&) = delete;
   ExpressionOptimizer& operator=(const ExpressionOptimizer&) = delete;
 

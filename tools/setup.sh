@@ -4,13 +4,14 @@
 SRJIT_BUILD_PACKAGES=(
   g++ cmake ninja-build python3
   llvm-19-dev llvm-19-tools       # the compiler's library; FileCheck and lit for the golden tests
+  clang-19                        # compiles what encodes populations on a GPU; sanitizers and libFuzzer
   libfmt-dev libtbb-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev
   libboost-iostreams-dev libcsv-dev zlib1g-dev libbz2-dev liblzma-dev libzstd-dev
 )
 SRJIT_TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
   sollya                          # writes the polynomials of ir/functions again
-  clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
+  libclang-rt-19-dev              # sanitizers and libFuzzer
   lld-19                          # links what clang compiles: quickly, and fuzz targets without unused functions
   llvm-19                         # llvm-profdata and llvm-cov, for coverage
   clang-format-19 clang-tidy-19

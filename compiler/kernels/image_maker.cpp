@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "compiler/interpreter/front_end/front_end_ptx.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/graph_listing.h"
 #include "compiler/kernels/identity.h"
@@ -44,6 +45,9 @@ class LlvmImageMaker final : public ImageMaker {
   }
   Result<KernelImage> totals(const DeviceOptions& options) const override {
     return make(options, [&] { return totalsPtx(options); });
+  }
+  Result<KernelImage> frontEnd(const DeviceOptions& options) const override {
+    return make(options, [&] { return frontEndPtx(options); });
   }
   std::string identity() const override {
     return listings_.empty() ? compilerIdentity() : compilerIdentity() + ", listings in " + listings_;

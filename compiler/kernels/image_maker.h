@@ -33,6 +33,8 @@ class ImageMaker {
   virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
+  /// Those of compiler/interpreter/front_end/arguments.h.
+  virtual Result<KernelImage> frontEnd(const DeviceOptions& options) const = 0;
 
   /// Everything that decides the bits of an image besides the arguments: versions of this library's tables, LLVM
   /// and the assembler. Part of every cache key.

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/interpreter/front_end/front_end_ptx.h"
+
 namespace srjit {
 namespace {
 
@@ -98,6 +100,12 @@ KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity) {
   DigestBuilder digest;
   digest.add("totals").add(identity).add(numberOf(options.precision)).add(options.arch).add(options.machine);
   return {digest.finish(), fmt::format("totals {} {}", nameOf(options.precision), options.arch)};
+}
+
+KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity) {
+  DigestBuilder digest;
+  digest.add("front end").add(identity).add(options.arch).add(options.machine).add(frontEndBitcode());
+  return {digest.finish(), fmt::format("front end {}", options.arch)};
 }
 
 }  // namespace srjit

@@ -48,5 +48,7 @@ KernelKey keyOfRows(std::span<const Dag> dags, const DeviceOptions& options, std
 KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& options, std::string_view identity);
 /// Of the options, only precision and arch count.
 KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity);
+/// Of the options, only arch and machine count; besides, what clang made of the sources.
+KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity);
 
 }  // namespace srjit

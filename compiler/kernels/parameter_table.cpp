@@ -58,6 +58,18 @@ void ParameterTable::put(std::size_t entry, std::size_t patch, const ParameterTa
                          [&](const Patch& of) { return Patch{base + of.entry, of.parameter}; });
 }
 
+std::size_t ParameterTable::put(std::size_t entry, std::size_t patch, std::span<const ParameterSource> sources,
+                                std::size_t parameter_offset) {
+  for (const ParameterSource& source : sources) {
+    if (!source.isLiteral()) {
+      patches_[patch++] = {static_cast<std::uint32_t>(entry),
+                           static_cast<std::uint32_t>(parameter_offset + source.index)};
+    }
+    literals_[entry++] = source.isLiteral() ? source.literal : 0.0;
+  }
+  return patch;
+}
+
 void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {
   withZeroOf(precision, [&]<class T>(T) {
     std::transform(literals_.begin(), literals_.end(), reinterpret_cast<T*>(table),

@@ -2,13 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/numeric.h"
 #include "passes/dag.h"
 
 namespace srjit {
+
+/// Memory whose values resize() leaves as they are: several threads write them, and the first write of a page takes
+/// long.
+template <class T>
+struct Uninitialized : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = Uninitialized<U>;
+  };
+  template <class U>
+  void construct(U* place) noexcept {
+    ::new (static_cast<void*>(place)) U;
+  }
+  template <class U, class... Values>
+  void construct(U* place, Values&&... values) {
+    std::construct_at(place, std::forward<Values>(values)...);
+  }
+};
 
 /// A list of entries, each a literal or one of the caller's parameters. Immutable once filled in; then thread-safe.
 class ParameterTable {
@@ -31,13 +51,18 @@ class ParameterTable {
   /// The entries first to last - 1 of `other`, whose parameters are `moved` further on here, behind those that are
   /// here.
   void append(const ParameterTable& other, std::size_t first, std::size_t last, std::size_t moved);
-  /// Makes room for tables of so many entries in all, which several threads then put() there.
+  /// Makes room for tables of so many entries in all, which several threads then put() there: until then new entries
+  /// are not set.
   void resize(std::size_t entries, std::size_t patches) {
     literals_.resize(entries);
     patches_.resize(patches);
   }
   /// The entries of `other` become those from `entry` on; of its parameters, the first is the patch `patch`.
   void put(std::size_t entry, std::size_t patch, const ParameterTable& other);
+  /// `sources`, of one expression whose parameters begin at `parameter_offset`, become the entries from `entry` on; of
+  /// its parameters, the first is the patch `patch`. Gives the patch behind them.
+  std::size_t put(std::size_t entry, std::size_t patch, std::span<const ParameterSource> sources,
+                  std::size_t parameter_offset);
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);
@@ -55,8 +80,8 @@ class ParameterTable {
     std::uint32_t entry;
     std::uint32_t parameter;
   };
-  std::vector<double> literals_;
-  std::vector<Patch> patches_;
+  std::vector<double, Uninitialized<double>> literals_;
+  std::vector<Patch, Uninitialized<Patch>> patches_;
 };
 
 }  // namespace srjit

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <llvm/Bitcode/BitcodeReader.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -13,6 +14,7 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/IPO/Internalize.h>
 
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/node_locations.h"
@@ -124,11 +126,29 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   return kernel;
 }
 
+Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels) {
+  const llvm::MemoryBufferRef buffer(llvm::StringRef(bitcode.data(), bitcode.size()), "srjit");
+  llvm::Expected<std::unique_ptr<llvm::Module>> read = llvm::parseBitcodeFile(buffer, *context_);
+  if (!read) return Error{Errc::kCompile, "unreadable bitcode: " + llvm::toString(read.takeError()), {}};
+  module_ = std::move(*read);
+  module_->setDataLayout(target_->createDataLayout());
+  llvm::internalizeModule(*module_, [&](const llvm::GlobalValue& value) {
+    return std::ranges::find(kernels, std::string_view(value.getName())) != kernels.end();
+  });
+  // Of the processor for which the bitcode was made; the kernels are for that of the options.
+  for (llvm::Function& function : *module_) {
+    function.removeFnAttr("target-cpu");
+    function.removeFnAttr("target-features");
+  }
+  return okStatus();
+}
+
 Status DeviceModule::finish(const LlvmPasses& passes) {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  if (Status optimized = optimizeDeviceModule(*module_, passes); !optimized) return optimized;
+  if (Status optimized = optimizeDeviceModule(*module_, target_->getTargetIRAnalysis(), passes); !optimized)
+    return optimized;
   target_->setOptLevel(static_cast<llvm::CodeGenOptLevel>(passes.code_generation));
   keepReciprocalsApart(*module_);
   return okStatus();

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -27,6 +29,10 @@ class DeviceModule {
   /// multiprocessor holds `min_blocks` blocks. The builder is then at the end of the empty entry block.
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
+
+  /// Replaces the module by that of `bitcode`, of this target, of which only `kernels` are visible from outside.
+  /// Errors: kCompile for what is no such bitcode.
+  Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
 
   /// Verifies the module and optimises it.
   Status finish(const LlvmPasses& passes = {});

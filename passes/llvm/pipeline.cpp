@@ -5,11 +5,13 @@
 namespace srjit {
 namespace {
 
-Status runPasses(llvm::Module& module, llvm::StringRef pipeline) {
+Status runPasses(llvm::Module& module, llvm::StringRef pipeline, const llvm::TargetIRAnalysis& costs = {}) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
   llvm::ModuleAnalysisManager modules;
+  // Before those of the builder, which has no target.
+  functions.registerPass([&] { return costs; });
   llvm::PassBuilder builder;
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(graphs);
@@ -28,8 +30,8 @@ Status runPasses(llvm::Module& module, llvm::StringRef pipeline) {
 
 void optimizeHostModule(llvm::Module& module) { static_cast<void>(runPasses(module, "function(early-cse)")); }
 
-Status optimizeDeviceModule(llvm::Module& module, const LlvmPasses& passes) {
-  return runPasses(module, passes.kernels);
+Status optimizeDeviceModule(llvm::Module& module, const llvm::TargetIRAnalysis& costs, const LlvmPasses& passes) {
+  return runPasses(module, passes.kernels, passes.knows_costs ? costs : llvm::TargetIRAnalysis());
 }
 
 }  // namespace srjit

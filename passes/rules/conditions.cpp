@@ -53,8 +53,9 @@ bool conditionHolds(std::size_t rule, [[maybe_unused]] double p0, [[maybe_unused
     return condition;
 #include "passes/rules/simplify.def"
 #undef SRJIT_RULE
+    default:
+      __builtin_unreachable();
   }
-  __builtin_unreachable();
 }
 
 }  // namespace srjit

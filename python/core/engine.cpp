@@ -100,6 +100,7 @@ nb::dict statusOf(const CompiledTokens& compiled) {
   dict["subtrees_read"] = info.subtrees_read;
   dict["nodes_spared"] = info.nodes_spared;
   dict["recurring"] = info.recurring;
+  dict["encoded_on_device"] = info.encoded_on_device;
   dict["compiling"] = status.compiling;
   dict["compiled"] = status.compiled;
   dict["evaluations"] = status.evaluations;

@@ -67,6 +67,7 @@ void describe(const Program& program, srjit_program_info& to) {
   to.subtrees_read = info.subtrees_read;
   to.nodes_spared = info.nodes_spared;
   to.recurring = info.recurring;
+  to.encoded_on_device = info.encoded_on_device;
   to.tier = codeOf(status.tier);
   to.requested_tier = codeOf(info.tier);
   to.compiling = status.compiling ? 1 : 0;

@@ -13,7 +13,7 @@
 #include <tbb/task_group.h>
 
 #include "compiler/lowering/kernel_name.h"
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
 #include "runtime/platform/aligned_buffer.h"

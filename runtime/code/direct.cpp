@@ -16,7 +16,7 @@
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
 #include "ir/op.h"
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 

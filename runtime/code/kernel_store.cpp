@@ -114,6 +114,23 @@ Result<Kernel> KernelStore::totals() {
   return keep(number, keyOfTotals(made_for, identity_), kTotalsKernel, [&] { return images_->totals(made_for); });
 }
 
+std::shared_ptr<const FrontEnd> KernelStore::frontEnd() {
+  const std::lock_guard lock(mutex_);
+  return front_end_;
+}
+
+Status KernelStore::makeFrontEnd(const std::shared_ptr<const Stream>& stream) {
+  const DeviceOptions made_for = options({}, 4);
+  auto module = load(keyOfFrontEnd(made_for, identity_), [&] { return images_->frontEnd(made_for); });
+  if (!module) return std::move(module).error();
+  const HandlerTable& handlers = table({OpFamily::kAll, 8});
+  const CurrentContext current(*cuda_);
+  auto made = std::make_shared<const FrontEnd>(std::move(*module), stream, precision_, math_, handlers);
+  const std::lock_guard lock(mutex_);
+  front_end_ = std::move(made);
+  return okStatus();
+}
+
 KernelKey KernelStore::keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
                              unsigned min_blocks) const {
   return keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);

@@ -14,7 +14,8 @@
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/code/direct_scratch.h"
-#include "runtime/code/encode_scratch.h"
+#include "runtime/code/interpreted/encode_scratch.h"
+#include "runtime/code/interpreted/front_end.h"
 #include "runtime/cuda/handles.h"
 
 namespace srjit {
@@ -55,6 +56,11 @@ class KernelStore {
   /// Kept as long as the store.
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
+
+  /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.
+  std::shared_ptr<const FrontEnd> frontEnd();
+  /// Makes it, with its tables on the device by way of `stream`. Once is enough.
+  Status makeFrontEnd(const std::shared_ptr<const Stream>& stream);
 
   /// What the functions below find the kernels of these graphs by.
   KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
@@ -107,6 +113,7 @@ class KernelStore {
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
+  std::shared_ptr<const FrontEnd> front_end_;
 };
 
 }  // namespace srjit

@@ -70,6 +70,7 @@ struct CodeReport {
   std::optional<Error> direct_gaps;    ///< which expressions have no direct code, and why; of direct code only
   std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
   std::size_t recurring = 0;           ///< ProgramInfo::recurring
+  std::size_t on_device = 0;           ///< ProgramInfo::encoded_on_device
   std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
   double seconds_reading = 0;   ///< of codegen: waiting for kernels that are found in the cache and read

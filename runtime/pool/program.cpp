@@ -68,6 +68,7 @@ void PoolProgram::describe(Program::State& state) const {
     state.info.subtrees_read += own.subtrees_read;
     state.info.nodes_spared += own.nodes_spared;
     state.info.recurring += own.recurring;
+    state.info.encoded_on_device += own.encoded_on_device;
     for (const Failure& failure : program.failures()) {
       state.failures.push_back({share.order.expression + failure.expression, failure.error});
     }

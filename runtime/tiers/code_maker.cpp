@@ -3,7 +3,7 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"

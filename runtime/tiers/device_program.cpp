@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {

@@ -18,7 +18,7 @@
 #include "ir/numeric.h"
 #include "ir/ops.h"
 #include "runtime/code/direct.h"
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"

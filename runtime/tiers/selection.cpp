@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/platform/guarded.h"
 
@@ -82,10 +82,12 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
     record(plan.failures, plan.nodes, plan.seconds_passes);
     program->setPlan(std::move(plan));
   } else {
+    if (isEncodedOnDevice(source)) prepareFrontEnd();
     Code code = maker_.interpreted(graphs_of);
     record(code->failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
     state.info.recurring = code->report.recurring;
+    state.info.encoded_on_device = code->report.on_device;
     // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
@@ -94,6 +96,21 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
   state.subtrees->close();
   state.info.subtrees_read = state.subtrees->columns();
   state.info.nodes_spared = state.subtrees->sparedNodes();
+}
+
+// What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,
+// which may be the driver's. Where that fails, the host encodes.
+void TierSelection::prepareFrontEnd() {
+  if (asked_for_front_end_.exchange(true)) return;
+  (void)guarded([&] {
+    jobs_.post([store = store_, queue = queue_] {
+      (void)guarded([&] {
+        const CurrentContext current(*queue->cuda);
+        return store->makeFrontEnd(queue->uploads);
+      });
+    });
+    return okStatus();
+  });
 }
 
 TierSelection::Code TierSelection::interpreted(const Program::State& state, const Deadline& deadline) {

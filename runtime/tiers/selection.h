@@ -68,6 +68,7 @@ class TierSelection {
 
   ExpectedWork workOf(const ProgramSource& source, std::size_t rows, double evaluations) const;
   ExpectedWork workOf(std::size_t expressions, std::size_t tokens, std::size_t rows, double evaluations) const;
+  void prepareFrontEnd();
   Code interpreted(const Program::State& state, const Deadline& deadline);
   void findFacts(Query& query) const;
   Status await(Query& query, CodeKind code, OnFailure on_failure);
@@ -83,6 +84,7 @@ class TierSelection {
   CostRecorder costs_;
   DirectSelfTest self_test_;
   CodeMaker maker_;
+  std::atomic<bool> asked_for_front_end_ = false;
 };
 
 }  // namespace srjit

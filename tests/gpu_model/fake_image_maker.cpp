@@ -1,5 +1,6 @@
 #include "tests/gpu_model/fake_image_maker.h"
 
+#include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/options.h"
@@ -31,14 +32,18 @@ std::size_t FakeImageMaker::held() const {
 
 std::size_t FakeImageMaker::count(std::string_view kind) const {
   const std::scoped_lock lock(mutex_);
-  if (kind.empty()) return rows_ + interpreters_ + totals_;
-  return kind == "rows" ? rows_ : kind == "interpreter" ? interpreters_ : totals_;
+  if (kind.empty()) return rows_ + interpreters_ + totals_ + front_ends_;
+  return countOf(kind);
+}
+
+std::size_t& FakeImageMaker::countOf(std::string_view kind) const {
+  return kind == "rows" ? rows_ : kind == "interpreter" ? interpreters_ : kind == "totals" ? totals_ : front_ends_;
 }
 
 Status FakeImageMaker::admit(const Request& request) const {
   {
     std::unique_lock lock(mutex_);
-    ++(request.kind == "rows" ? rows_ : request.kind == "interpreter" ? interpreters_ : totals_);
+    ++countOf(request.kind);
     ++held_;
     released_.wait(lock, [this] { return !holding_; });
     --held_;
@@ -79,6 +84,13 @@ Result<KernelImage> FakeImageMaker::totals(const DeviceOptions& options) const {
   if (const Status status = admit({"totals", {}, nullptr, options}); !status) return status.error();
   const KernelFacts kernel{kTotalsKernel, kRegisters, 0, 0, 0};
   return finish(totalsModel(options, makes_ptx, kernel), {kernel});
+}
+
+Result<KernelImage> FakeImageMaker::frontEnd(const DeviceOptions& options) const {
+  const SparedScope spared;
+  if (const Status status = admit({"front end", {}, nullptr, options}); !status) return status.error();
+  const std::vector<KernelFacts> kernels = {{kEncodeKernel, kRegisters, 0, 0, 0}, {kLinkKernel, kRegisters, 0, 0, 0}};
+  return finish(frontEndModel(options, makes_ptx, kernels), kernels);
 }
 
 }  // namespace srjit

@@ -20,7 +20,7 @@ class FakeImageMaker : public ImageMaker {
  public:
   /// An image request. `dags` is set for rows, `table` for an interpreter.
   struct Request {
-    std::string_view kind;  ///< "rows", "interpreter" or "totals"
+    std::string_view kind;  ///< "rows", "interpreter", "totals" or "front end"
     std::span<const Dag> dags;
     const HandlerTable* table = nullptr;
     const DeviceOptions& options;
@@ -44,15 +44,17 @@ class FakeImageMaker : public ImageMaker {
   Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override;
   Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override;
   Result<KernelImage> totals(const DeviceOptions& options) const override;
+  Result<KernelImage> frontEnd(const DeviceOptions& options) const override;
   std::string identity() const override { return "models " + version; }
 
  private:
   Status admit(const Request& request) const;
+  std::size_t& countOf(std::string_view kind) const;
   KernelImage finish(const std::string& text, std::vector<KernelFacts> facts) const;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;
-  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, held_ = 0;
+  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, front_ends_ = 0, held_ = 0;
   bool holding_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/totals_kernel.h"
+#include "tests/gpu_model/front_end/models.h"
 #include "tests/gpu_model/programs.h"
 #include "tests/gpu_model/ptx_machine.h"
 
@@ -143,6 +144,12 @@ std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts f
   return writer.finish();
 }
 
+std::string frontEndModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts) {
+  Writer writer("front-end", options, is_ptx);
+  for (const KernelFacts& of : facts) writer.facts(of, of.name);
+  return writer.finish();
+}
+
 std::optional<ModelImage> readModel(const char* text) {
   // Other images may not be null-terminated.
   if (std::strncmp(text, kWordStart, std::strlen(kWordStart)) != 0) return readPtx(text);
@@ -173,6 +180,9 @@ std::optional<ModelImage> readModel(const char* text) {
     image.kernels.push_back(makeInterpreterModel(readTable(reader, options, math), options, std::move(facts)));
   } else if (kind == "totals") {
     image.kernels.push_back(makeTotalsModel(options, reader.facts()));
+  } else if (kind == "front-end") {
+    image.kernels.push_back(makeEncodeModel(reader.facts()));
+    image.kernels.push_back(makeLinkModel(reader.facts()));
   }
   if (image.kernels.empty() || !reader.atEnd()) return std::nullopt;
   return image;

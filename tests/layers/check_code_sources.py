@@ -14,7 +14,7 @@ import sys
 from violations import conclude
 
 LAYERS = ["ir", "passes", "compiler"]
-SOURCES = {".h", ".cpp", ".def"}
+SOURCES = {".h", ".cpp", ".cc", ".def"}
 LAUNCH = re.compile(r"\bDirect(Arguments|Grid)\b")
 
 

@@ -74,7 +74,7 @@ FACADE = {"runtime/engine.h": ["runtime/c_api"], "runtime/engine_parts.h": [], "
 # Tests of a room may include what the room may include, and these rooms: others of the layer that they compare it with,
 # or whose code they run it on.
 TESTED_WITH = {
-    "compiler/interpreter": ["compiler/host"],
+    "compiler/interpreter": ["compiler/host", "compiler/kernels"],
     "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
     "runtime/tiers": ["compiler/lowering"],
     "runtime/c_api": ["runtime/cuda"],

@@ -99,12 +99,31 @@ TEST(KernelKey, OfTotalsDependsOnPrecisionAndArchitectureAlone) {
   EXPECT_NE(key, keyOfTotals(older, "me"));
 }
 
+TEST(KernelKey, OfTheFrontEndDependsOnTheArchitectureAndTheMachineAlone) {
+  const KernelKey key = keyOfFrontEnd({}, "me");
+  DeviceOptions same, older, newer;
+  same.precision = Precision::kF64;
+  same.math = Math::kFast;
+  same.rows_per_thread = 8;
+  same.min_blocks = 2;
+  same.strided_columns = true;
+  same.loss.emplace();
+  older.arch = "sm_75";
+  newer.machine = "sm_103";
+  EXPECT_EQ(key, keyOfFrontEnd(same, "me"));
+  EXPECT_NE(key, keyOfFrontEnd(older, "me"));
+  EXPECT_NE(key, keyOfFrontEnd(newer, "me"));
+  EXPECT_NE(key, keyOfTotals({}, "me"));
+  EXPECT_EQ(key.title, "front end sm_90");
+}
+
 TEST(KernelKey, DependsOnTheCompilerIdentity) {
   const Dag dag = ready({"x0"});
   const HandlerTable table({.ops = {Op::kAdd}});
   EXPECT_NE(keyOfRows({&dag, 1}, {}, "me"), keyOfRows({&dag, 1}, {}, "you"));
   EXPECT_NE(keyOfInterpreter(table, {}, "me"), keyOfInterpreter(table, {}, "you"));
   EXPECT_NE(keyOfTotals({}, "me"), keyOfTotals({}, "you"));
+  EXPECT_NE(keyOfFrontEnd({}, "me"), keyOfFrontEnd({}, "you"));
 }
 
 TEST(KernelKey, TitleDescribesTheKernel) {

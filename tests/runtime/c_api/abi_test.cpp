@@ -119,7 +119,7 @@ TEST(Abi, Expressions) {
   EXPECT_AT(srjit_compile_options, data, 40);
   EXPECT_AT(srjit_compile_options, deferred, 48);
   EXPECT_AT(srjit_compile_options, reserved, 52);
-  EXPECT_SIZE(srjit_program_info, 168);
+  EXPECT_GROWN(srjit_program_info, 168, 176);
   EXPECT_AT(srjit_program_info, expressions, 8);
   EXPECT_AT(srjit_program_info, parameters, 16);
   EXPECT_AT(srjit_program_info, nodes_before, 24);
@@ -142,6 +142,7 @@ TEST(Abi, Expressions) {
   EXPECT_AT(srjit_program_info, seconds_reading, 144);
   EXPECT_AT(srjit_program_info, seconds_loading, 152);
   EXPECT_AT(srjit_program_info, device_seconds, 160);
+  EXPECT_AT(srjit_program_info, encoded_on_device, 168);
 }
 
 TEST(Abi, Evaluations) {

@@ -1,7 +1,8 @@
-#include "runtime/code/encode.h"
+#include "runtime/code/interpreted/encode.h"
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +11,9 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/nvptx/options.h"
 #include "ir/ops.h"
-#include "runtime/code/encode_scratch.h"
-#include "runtime/code/program_linker.h"
+#include "runtime/code/interpreted/device_encoding.h"
+#include "runtime/code/interpreted/encode_scratch.h"
+#include "runtime/code/interpreted/program_linker.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 
@@ -42,11 +44,13 @@ constexpr std::size_t kLeastTokensToFind = 16;
 
 class ProgramEncoder {
  public:
-  explicit ProgramEncoder(const CodeRequest& request)
+  ProgramEncoder(const CodeRequest& request, bool uses_device)
       : request_(request),
+        uses_device_(uses_device),
         source_(request.source),
         limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision),
         table_(request.store.table({OpFamily::kAll, 8})),
+        chosen_(request.chosen.begin(), request.chosen.end()),
         scratch_(request.store.encodeScratch().take()) {
     if (scratch_ == nullptr) scratch_ = std::make_unique<EncodeScratch>(source_.precision, source_.math, table_);
   }
@@ -54,12 +58,16 @@ class ProgramEncoder {
   DeviceCode run() {
     const Stopwatch encoding;
     findSections();
-    encodeChunks();
+    startOnDevice();
+    beginChunks();
+    encodeChunks(0);
+    if (on_device_) takeFromDevice();
     stageColumns();
     code_.report.seconds_passes = encoding.seconds();
     const Stopwatch linking;
-    linkPrograms(request_, sections_, chunks_, code_);
+    linkPrograms(request_, sections_, chunks_, on_device_ ? &*on_device_ : nullptr, code_);
     code_.report.seconds_codegen = linking.seconds();
+    if (on_device_) std::ranges::sort(code_.failures, {}, &Failure::expression);
     // Not after an exception, which may leave work half done in it.
     scratch_->trim(EncodeScratchPool::kMostBytes);
     EncodeScratchPool& pool = request_.store.encodeScratch();
@@ -128,22 +136,46 @@ class ProgramEncoder {
     }
   }
 
-  void encodeChunks() {
-    const std::size_t size = std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1,
-                                        kMinEncodedChunk, kMaxEncodedChunk);
-    struct Range {
-      std::size_t first, last, section;
-    };
-    std::vector<Range> ranges;
-    for (std::size_t s = 0; s < sections_.size(); ++s) {
-      for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
-        ranges.push_back({first, std::min(first + size, sections_[s].last), s});
-      }
+  // The device encodes the first expressions, and the host meanwhile the others, so that both end at about the same
+  // time.
+  void startOnDevice() {
+    std::shared_ptr<const FrontEnd> front_end = request_.store.frontEnd();
+    const bool has_plain_columns = sections_.size() == 1 && sections_[0].numbers.empty();
+    if (!uses_device_ || front_end == nullptr || !has_plain_columns || request_.subtrees != nullptr ||
+        chosen_.size() != source_.expressions.size() || !isEncodedOnDevice(source_)) {
+      return;
     }
+    const DeviceLimits& limits = request_.queue.cuda->limits();
+    const auto share = shareOfDevice(request_.threads, limits.multiprocessors);
+    const auto count = static_cast<std::size_t>(share * static_cast<double>(chosen_.size()));
+    // A worker has memory for a number per variable up to the largest.
+    if (count < kLeastEncodedOnDevice / 4 || source_.variables > limits_.columns) return;
+    const CurrentContext current(*request_.queue.cuda);
+    on_device_.emplace(request_, count, std::move(front_end), static_cast<std::uint32_t>(limits_.slots));
+    chosen_.erase(chosen_.begin(), chosen_.begin() + static_cast<std::ptrdiff_t>(count));
+    sections_[0].last = chosen_.size();
+  }
+
+  // What the device left is encoded behind the host's share.
+  void takeFromDevice() {
+    {
+      const CurrentContext current(*request_.queue.cuda);
+      on_device_->finish();
+    }
+    const std::size_t share = chosen_.size();
+    chosen_.insert(chosen_.end(), on_device_->left().begin(), on_device_->left().end());
+    sections_[0].last = chosen_.size();
+    encodeChunks(share);
+    code_.report.tokens += on_device_->expressionTokens();
+    code_.report.nodes += on_device_->nodes();
+    code_.report.on_device = on_device_->programs();
+  }
+
+  void beginChunks() {
     // Passes from outside of the library and kept subtrees need graphs of whole chunks.
-    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
-    finds_ = !needs_graphs && !source_.derivation && source_.variables <= kFirstSlot &&
-             request_.chosen.size() == source_.expressions.size() &&
+    needs_graphs_ = source_.pipeline || request_.subtrees != nullptr;
+    finds_ = !needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot && !on_device_ &&
+             chosen_.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
     if (finds_ && !source_.is_continued) {
@@ -151,21 +183,39 @@ class ProgramEncoder {
       scratch_->generation.set(scratch_->before.used());
     }
     if (!finds_ || !source_.is_continued) chunks.clear();
-    chunks_ = chunks.add(ranges.size());
-    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+    first_chunk_ = chunks.used().size();
+  }
+
+  // Those of the chosen from `from` on.
+  void encodeChunks(std::size_t from) {
+    const std::size_t size =
+        std::clamp(chosen_.size() / (std::size_t{4} * request_.threads) + 1, kMinEncodedChunk, kMaxEncodedChunk);
+    struct Range {
+      std::size_t first, last, section;
+    };
+    std::vector<Range> ranges;
+    for (std::size_t s = 0; s < sections_.size(); ++s) {
+      for (std::size_t first = std::max(sections_[s].first, from); first < sections_[s].last; first += size) {
+        ranges.push_back({first, std::min(first + size, sections_[s].last), s});
+      }
+    }
+    EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
+    const std::span<EncodedChunk> added = chunks.add(ranges.size());
+    tbb::parallel_for(std::size_t{0}, added.size(), [&](std::size_t c) {
       request_.deadline.check();
-      chunks_[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
+      added[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
       EncodeWorker& worker = scratch_->workers.local();
-      if (needs_graphs) {
-        encodeGraphs(chunks_[c], worker.encoder);
+      if (needs_graphs_) {
+        encodeGraphs(added[c], worker.encoder);
       } else {
-        encodeExpressions(chunks_[c], worker);
+        encodeExpressions(added[c], worker);
       }
     });
+    chunks_ = chunks.from(first_chunk_);
   }
 
   std::span<const std::uint32_t> membersOf(const EncodedChunk& chunk) const {
-    return request_.chosen.subspan(chunk.first, chunk.last - chunk.first);
+    return std::span(chosen_).subspan(chunk.first, chunk.last - chunk.first);
   }
 
   EncodeOptions encodeOptions(const EncodedChunk& chunk) const {
@@ -348,6 +398,7 @@ class ProgramEncoder {
     std::vector<bool> used_ops(kOpCount);
     std::size_t variables = 0;  // values of subtrees may be among them
     for (const EncodedChunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
+    if (on_device_) variables = std::max(variables, on_device_->variables().size());
     // Tokens that name no column have column 0 there, so it has a place even if no program needs it.
     for (SectionDraft& section : sections_) {
       section.staged_as.assign(std::max<std::size_t>(variables, 1), 0);
@@ -360,6 +411,12 @@ class ProgramEncoder {
       for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op] != 0;
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
         if (chunk.variables[v] != 0) sections_[chunk.section].uses[v] = true;
+      }
+    }
+    if (on_device_) {
+      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || on_device_->operators()[op] != 0;
+      for (std::size_t v = 0; v < on_device_->variables().size(); ++v) {
+        if (on_device_->variables()[v] != 0) sections_[0].uses[v] = true;
       }
     }
     for (SectionDraft& section : sections_) {
@@ -402,13 +459,18 @@ class ProgramEncoder {
   }
 
   const CodeRequest& request_;
+  bool uses_device_;  ///< to encode, if the population is one for that
   const ProgramSource& source_;
   InterpreterLimits limits_;
-  const HandlerTable& table_;  ///< of all operators
+  const HandlerTable& table_;          ///< of all operators
+  std::vector<std::uint32_t> chosen_;  ///< that are encoded here: all, or those that the device leaves
+  std::optional<DeviceEncoding> on_device_;
   std::unique_ptr<EncodeScratch> scratch_;
   std::vector<SectionDraft> sections_;
   std::span<EncodedChunk> chunks_;  ///< in the scratch
-  bool finds_ = false;              ///< whether programs of the generation before are looked up
+  std::size_t first_chunk_ = 0;     ///< of these, in the scratch
+  bool needs_graphs_ = false;
+  bool finds_ = false;  ///< whether programs of the generation before are looked up
   DeviceCode code_;
 };
 
@@ -418,6 +480,22 @@ std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
   return InterpreterLimits(limits.shared_bytes_per_block, precision).columns;
 }
 
-DeviceCode encodeForDevice(const CodeRequest& request) { return ProgramEncoder(request).run(); }
+bool isEncodedOnDevice(const ProgramSource& source) {
+  return !source.derivation && !source.pipeline && source.variables <= kFirstSlot &&
+         source.expressions.size() >= kLeastEncodedOnDevice &&
+         source.tokens < kLeastTokensToFind * source.expressions.size();
+}
+
+// What the device encodes takes more of its memory, so lack of it is none of the host's alone.
+DeviceCode encodeForDevice(const CodeRequest& request) {
+  if (isEncodedOnDevice(request.source)) {
+    try {
+      return ProgramEncoder(request, true).run();
+    } catch (const CudaFailure& failure) {
+      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+    }
+  }
+  return ProgramEncoder(request, false).run();
+}
 
 }  // namespace srjit

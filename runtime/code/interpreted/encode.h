@@ -12,6 +12,10 @@ namespace srjit {
 /// CudaFailure, OutOfMemory, std::bad_alloc.
 DeviceCode encodeForDevice(const CodeRequest& request);
 
+/// Whether encodeForDevice() has the device encode these expressions, once the kernels for that are loaded
+/// (KernelStore::frontEnd): many short ones, of which no program of the generation before is looked for.
+bool isEncodedOnDevice(const ProgramSource& source);
+
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
 

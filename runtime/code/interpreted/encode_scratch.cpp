@@ -1,4 +1,4 @@
-#include "runtime/code/encode_scratch.h"
+#include "runtime/code/interpreted/encode_scratch.h"
 
 namespace srjit {
 

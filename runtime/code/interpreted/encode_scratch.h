@@ -10,7 +10,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/derived_optimizer.h"
-#include "runtime/code/encoded_generation.h"
+#include "runtime/code/interpreted/encoded_generation.h"
 #include "runtime/code/scratch_pool.h"
 
 namespace srjit {
@@ -33,6 +33,8 @@ class EncodedChunks {
   /// More chunks, whose contents are left over. Spans of those before are valid until the memory grows.
   std::span<EncodedChunk> add(std::size_t count);
   std::span<const EncodedChunk> used() const noexcept { return std::span(all_).first(used_); }
+  /// Those from number `first` on; as valid as those that add() gives.
+  std::span<EncodedChunk> from(std::size_t first) noexcept { return std::span(all_).subspan(first, used_ - first); }
   std::size_t bytes() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-#include "runtime/code/encoded_generation.h"
+#include "runtime/code/interpreted/encoded_generation.h"
 
 #include <algorithm>
 #include <atomic>

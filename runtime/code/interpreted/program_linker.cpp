@@ -1,4 +1,4 @@
-#include "runtime/code/program_linker.h"
+#include "runtime/code/interpreted/program_linker.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,18 +11,15 @@
 namespace srjit {
 namespace {
 
-// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
-// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
-// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound (docs/experiments.md). A
-// launch takes some microseconds, so there must be many programs.
-constexpr std::size_t kFewSlotBytes = 10 * sizeof(float), kLeastToDivide = 1024;
+// A launch takes some microseconds, so programs of many slots are launched apart only where there are many programs.
+constexpr std::size_t kLeastToDivide = 1024;
 
 /// Of one call of linkPrograms().
 class ProgramLinker {
  public:
   ProgramLinker(const CodeRequest& request, std::span<const SectionDraft> sections,
-                std::span<const EncodedChunk> chunks, DeviceCode& code)
-      : request_(request), sections_(sections), chunks_(chunks), code_(code) {}
+                std::span<const EncodedChunk> chunks, DeviceEncoding* on_device, DeviceCode& code)
+      : request_(request), sections_(sections), chunks_(chunks), on_device_(on_device), code_(code) {}
 
   void run() {
     InterpreterCode& code = *code_.interpreter;
@@ -37,6 +34,7 @@ class ProgramLinker {
       code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
     }
     Starts::Programs next;
+    if (on_device_ != nullptr) addDeviceSection(next);
     std::vector<std::uint32_t> map;
     std::size_t first = 0;
     for (const SectionDraft& draft : sections_) {
@@ -54,32 +52,24 @@ class ProgramLinker {
     }
     code.offsets.resize(next.program + 1);
     code.offsets.back() = static_cast<std::uint32_t>(next.token);
-    code_.parameters.resize(parameters, patches);
-    upload(starts, map);
+    takeMemory(map);
+    const std::vector<std::uint16_t> handlers = handlersOfFamily();
+    if (on_device_ != nullptr) {
+      const CurrentContext current(*request_.queue.cuda);
+      on_device_->putOffsets(code.offsets);
+      on_device_->link(handlers, sections_[0].staged_as, stagedColumns(sections_[0]), code.tokens, code_.parameters,
+                       parameters, patches);
+      for (Starts& start : starts) {
+        start.parameter += on_device_->parameters();
+        start.patch += on_device_->patches();
+      }
+    } else {
+      code_.parameters.resize(parameters, patches);
+    }
+    upload(starts, map, handlers);
   }
 
  private:
-  /// Where the tokens of a chunk find what they name.
-  struct Places {
-    std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
-    std::span<const std::uint32_t> staged_as;  ///< SectionDraft::staged_as
-    std::uint32_t staged_columns;
-    std::uint32_t first_parameter;
-
-    std::uint32_t columnOf(std::uint32_t column) const {
-      return column < kFirstSlot ? staged_as[column] : column - kFirstSlot + staged_columns;
-    }
-    DeviceToken linked(DeviceToken token) const {
-      const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
-      const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
-      token.code = handlers[token.code & DeviceToken::kHandlerMask] | columnOf(column) << DeviceToken::kColumnShift |
-                   kind << DeviceToken::kArgumentShift;
-      if (kind == DeviceToken::kParameter) token.argument += first_parameter;
-      if (kind == DeviceToken::kColumn) token.argument = columnOf(token.argument);
-      return token;
-    }
-  };
-
   /// The handlers of the family in use, by their number in that of all operators.
   std::vector<std::uint16_t> handlersOfFamily() const {
     const HandlerTable& from = request_.store.table({OpFamily::kAll, 8});
@@ -101,8 +91,7 @@ class ProgramLinker {
 
   // The most slots of programs that are launched together, if others are launched apart; else the most that there are.
   std::uint32_t slotBound(std::span<const EncodedChunk> chunks) const {
-    const auto bound =
-        static_cast<std::uint32_t>(kFewSlotBytes / static_cast<std::size_t>(bytesOf(request_.source.precision)));
+    const std::uint32_t bound = fewSlots(request_.source.precision);
     std::uint32_t most = 0;
     std::size_t programs = 0, few = 0;
     for (const EncodedChunk& chunk : chunks) {
@@ -147,12 +136,12 @@ class ProgramLinker {
     }
   }
 
-  // Writes a chunk to its place: tokens to `tokens`, the rest to the code.
-  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers,
-             DeviceToken* tokens) {
+  // Writes a chunk to its place: tokens to `tokens`, which begin with number `first_token`, the rest to the code.
+  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers, DeviceToken* tokens,
+             std::size_t first_token) {
     const SectionDraft& section = sections_[chunk.section];
-    const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
-                        static_cast<std::uint32_t>(at.parameter)};
+    const TokenLinks links{handlers.data(), section.staged_as.data(), stagedColumns(section), kFirstSlot};
+    const auto first_parameter = static_cast<std::uint32_t>(at.parameter);
     code_.parameters.put(at.parameter, at.patch, chunk.parameters);
     std::uint32_t* const offsets = code_.interpreter->offsets.data();
     Starts::Programs few = at.few, many = at.many;
@@ -161,46 +150,70 @@ class ProgramLinker {
       Starts::Programs& own = chunk.slots[p] > at.bound ? many : few;
       const std::uint32_t length = chunk.lengths[p];
       offsets[own.program++] = static_cast<std::uint32_t>(own.token);
-      std::transform(from, from + length, tokens + own.token, [&](DeviceToken token) { return places.linked(token); });
+      std::transform(from, from + length, tokens + (own.token - first_token),
+                     [&](DeviceToken token) { return links.linked(token, first_parameter); });
       own.token += length;
       from += length;
     }
   }
 
-  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map) {
+  static std::uint32_t stagedColumns(const SectionDraft& section) {
+    return static_cast<std::uint32_t>(section.columns.size());
+  }
+
+  void addDeviceSection(Starts::Programs& next) {
+    next = {on_device_->programs(), on_device_->tokens()};
+    if (next.program == 0) return;
+    code_.interpreter->sections.push_back({.first_program = 0,
+                                           .programs = static_cast<std::uint32_t>(next.program),
+                                           .map_offset = 0,
+                                           .staged_columns = stagedColumns(sections_[0]),
+                                           .slots = on_device_->slots()});
+  }
+
+  // Tokens, offsets and the map, in one block.
+  void takeMemory(const std::vector<std::uint32_t>& map) {
     InterpreterCode& code = *code_.interpreter;
     const std::size_t token_bytes = code.offsets.back() * sizeof(DeviceToken);
     const std::size_t offset_bytes = code.offsets.size() * sizeof(std::uint32_t);
-    const std::size_t map_bytes = map.size() * sizeof(std::uint32_t);
-    const DeviceQueue& queue = request_.queue;
-    const CurrentContext current(*queue.cuda);
-    const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(token_bytes + offset_bytes + map_bytes);
-    auto* const bytes = static_cast<std::byte*>(staging->data());
-    auto* const tokens = reinterpret_cast<DeviceToken*>(bytes);
-    const std::vector<std::uint16_t> handlers = handlersOfFamily();
-    tbb::parallel_for(std::size_t{0}, chunks_.size(),
-                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens); });
-    auto* const words = reinterpret_cast<std::uint32_t*>(bytes + token_bytes);
-    std::ranges::copy(map, std::ranges::copy(code.offsets, words).out);
-    code.memory = DeviceBuffer(queue.uploads, token_bytes + offset_bytes + map_bytes);
+    const CurrentContext current(*request_.queue.cuda);
+    code.memory = DeviceBuffer(request_.queue.uploads, token_bytes + offset_bytes + map.size() * sizeof(std::uint32_t));
     code.tokens = code.memory.address();
     code.program_offsets = code.tokens + token_bytes;
     code.column_map = code.program_offsets + offset_bytes;
+  }
+
+  // Programs that are on the device are not copied.
+  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map,
+              std::span<const std::uint16_t> handlers) {
+    InterpreterCode& code = *code_.interpreter;
+    const std::size_t first_token = on_device_ == nullptr ? 0 : on_device_->tokens();
+    const std::size_t token_bytes = (code.offsets.back() - first_token) * sizeof(DeviceToken);
+    const DeviceQueue& queue = request_.queue;
+    const CurrentContext current(*queue.cuda);
+    const std::size_t bytes = token_bytes + (code.offsets.size() + map.size()) * sizeof(std::uint32_t);
+    const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(bytes);
+    auto* const tokens = static_cast<DeviceToken*>(staging->data());
+    tbb::parallel_for(std::size_t{0}, chunks_.size(),
+                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens, first_token); });
+    auto* const words = reinterpret_cast<std::uint32_t*>(tokens + token_bytes / sizeof(DeviceToken));
+    std::ranges::copy(map, std::ranges::copy(code.offsets, words).out);
     queue.uploads->complete(
-        [&] { queue.uploads->copyToDevice(code.tokens, bytes, token_bytes + offset_bytes + map_bytes); });
+        [&] { queue.uploads->copyToDevice(code.tokens + first_token * sizeof(DeviceToken), tokens, bytes); });
   }
 
   const CodeRequest& request_;
   std::span<const SectionDraft> sections_;
   std::span<const EncodedChunk> chunks_;
+  DeviceEncoding* on_device_;
   DeviceCode& code_;
 };
 
 }  // namespace
 
 void linkPrograms(const CodeRequest& request, std::span<const SectionDraft> sections,
-                  std::span<const EncodedChunk> chunks, DeviceCode& code) {
-  ProgramLinker(request, sections, chunks, code).run();
+                  std::span<const EncodedChunk> chunks, DeviceEncoding* on_device, DeviceCode& code) {
+  ProgramLinker(request, sections, chunks, on_device, code).run();
 }
 
 }  // namespace srjit

@@ -1,0 +1,109 @@
+// What the kernels of the front end read and write. They encode a population for the interpreter on the device: the
+// same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/token_writer.h), compiled for both.
+//
+// Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
+// whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; grid: x alone.
+// Kernel `srjit_link`: LinkArguments. One thread per expression puts its program where it was linked to; likewise.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "compiler/interpreter/token_writer.h"
+#include "ir/numeric.h"
+#include "ir/op.h"
+#include "passes/rules/tables.h"
+
+namespace srjit {
+
+inline constexpr const char* kEncodeKernel = "srjit_encode";
+inline constexpr const char* kLinkKernel = "srjit_link";
+inline constexpr unsigned kEncodeThreads = 64;
+
+/// Room for the program of an expression of so many tokens. Longer programs are left to the host.
+constexpr std::size_t roomForTokens(std::size_t codes) noexcept { return 4 * codes + 4; }
+constexpr std::size_t roomForParameters(std::size_t codes) noexcept { return codes + 4; }
+
+/// What became of an expression.
+struct EncodedSize {
+  std::uint16_t tokens = 0;  ///< of its program; 0: it is left to the host
+  std::uint16_t nodes = 0;   ///< of its graph
+  std::uint8_t parameters = 0;
+  std::uint8_t slots = 0;
+};
+
+/// Tokens and parameters of a program are linked: they get the handlers of the family in use, the numbers of staged
+/// columns, and their places in the table of parameters.
+struct TokenLinks {
+  const std::uint16_t* handlers;   ///< by the number in the family of all operators
+  const std::uint32_t* staged_as;  ///< by variable
+  std::uint32_t staged_columns;
+  std::uint32_t first_slot;  ///< the number of slot 0 in tokens that are not linked
+
+  std::uint32_t columnOf(std::uint32_t column) const {
+    return column < first_slot ? staged_as[column] : column - first_slot + staged_columns;
+  }
+  DeviceToken linked(DeviceToken token, std::uint32_t first_parameter) const {
+    const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
+    const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
+    token.code = handlers[token.code & DeviceToken::kHandlerMask] | columnOf(column) << DeviceToken::kColumnShift |
+                 kind << DeviceToken::kArgumentShift;
+    if (kind == DeviceToken::kParameter) token.argument += first_parameter;
+    if (kind == DeviceToken::kColumn) token.argument = columnOf(token.argument);
+    return token;
+  }
+};
+
+/// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and constants
+/// likewise; one without codes is left to the host.
+struct DevicePopulation {
+  const std::int32_t* codes;
+  const double* constants;
+  const std::uint32_t* first_codes;
+  const std::uint32_t* first_constants;
+  std::uint32_t expressions;
+};
+
+/// Programs that are not linked. Those of expression e begin at roomForTokens() and roomForParameters() of the codes
+/// before it, plus that of none for each expression before it.
+struct EncodedPrograms {
+  EncodedSize* sizes;  ///< by expression
+  DeviceToken* tokens;
+  ParameterSource* parameters;  ///< `expression` is 0 unless it is a literal
+
+  std::size_t firstToken(const DevicePopulation& of, std::uint32_t e) const {
+    return 4 * (std::size_t{of.first_codes[e]} + e);
+  }
+  std::size_t firstParameter(const DevicePopulation& of, std::uint32_t e) const {
+    return of.first_codes[e] + 4 * std::size_t{e};
+  }
+};
+
+struct EncodeArguments {
+  DevicePopulation population;
+  EncodedPrograms programs;
+  std::uint32_t* operators;  ///< 1 for those that a graph has, by operator; cleared before
+  std::uint32_t* variables;  ///< likewise, by variable
+  std::byte* memory;         ///< of all workers
+  std::uint64_t worker_bytes;
+  Precision precision;
+  Math math;
+  std::uint32_t first_slot, max_slots;
+  std::uint32_t few_slots;           ///< programs of more are left to the host, which has them launched apart
+  std::array<bool, kMostOps> folds;  ///< foldedOperators()
+  RuleTables rules;
+  HandlerNumbers handlers;
+};
+
+struct LinkArguments {
+  DevicePopulation population;
+  EncodedPrograms programs;
+  TokenLinks links;
+  const std::uint32_t* first_tokens;      ///< by expression: where its program is linked to
+  const std::uint32_t* first_parameters;  ///< likewise
+  DeviceToken* tokens;
+  ParameterSource* parameters;
+};
+
+}  // namespace srjit

@@ -1,0 +1,32 @@
+// One worker of the kernels of the front end: a thread of the device, or of the host where a test models one.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/interpreter/front_end/arguments.h"
+#include "passes/expression_optimizer.h"
+
+namespace srjit {
+
+/// Encodes one expression after another in the same memory.
+class DeviceWorker {
+ public:
+  explicit DeviceWorker(const EncodeArguments& arguments);
+
+  /// Writes the program of expression `e` and its size; size 0 where it has no room, or the interpreter none for it.
+  void encode(std::uint32_t e);
+
+ private:
+  bool write(std::uint32_t e);
+
+  const EncodeArguments& arguments_;
+  ExpressionOptimizer optimizer_;
+  TokenWriter writer_;
+  EncodeOptions options_;
+  Bytecode code_;
+};
+
+/// Writes the linked program of expression `e`.
+void linkProgram(const LinkArguments& arguments, std::uint32_t e);
+
+}  // namespace srjit

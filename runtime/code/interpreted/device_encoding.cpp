@@ -1,0 +1,288 @@
+#include "runtime/code/interpreted/device_encoding.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include <tbb/parallel_for.h>
+
+#include "runtime/code/interpreted/program_linker.h"
+#include "runtime/platform/aligned_buffer.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kRangeExpressions = Population::kBlock;
+
+// Measured on an H200: more workers do not encode faster, as instructions are fetched for warps that go different ways
+// (docs/experiments.md).
+constexpr unsigned kBlocksPerMultiprocessor = 4;
+
+/// Of one worker: what its vectors grow to, with what they leave behind. Not a power of two: workers use the beginning
+/// of their memory most, and with such a stride these share few places of the caches (12.7 instead of 6.2 ms on an
+/// H200).
+constexpr std::size_t kWorkerBytes = (std::size_t{16} << 10) + 640;
+
+/// Arrays one behind another in one block of memory.
+class ArrayLayout {
+ public:
+  /// Room for `count` values; gives where it begins.
+  template <class T>
+  std::size_t add(std::size_t count) {
+    constexpr std::size_t kAlignment = 256;
+    return std::exchange(bytes_, bytes_ + ceilDivide(count * sizeof(T), kAlignment) * kAlignment);
+  }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+T* at(std::byte* memory, std::size_t offset) {
+  return reinterpret_cast<T*>(memory + offset);
+}
+template <class T>
+T* at(const DeviceBuffer& memory, std::size_t offset) {
+  return std::bit_cast<T*>(memory.address() + offset);
+}
+CUdeviceptr addressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+unsigned blocksFor(std::size_t expressions, const DeviceQueue& queue) {
+  const std::size_t most = std::size_t{kBlocksPerMultiprocessor} * queue.cuda->limits().multiprocessors;
+  return static_cast<unsigned>(std::min(most, ceilDivide(expressions, std::size_t{kEncodeThreads})));
+}
+
+}  // namespace
+
+DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
+                               std::uint32_t max_slots)
+    : source_(request.source),
+      count_(count),
+      queue_(request.queue),
+      front_end_(std::move(front_end)),
+      done_(queue_.cuda) {
+  for (std::size_t first = 0; first < count_; first += kRangeExpressions) {
+    ranges_.push_back({first, std::min(first + kRangeExpressions, count_)});
+  }
+  try {
+    copyPopulation();
+    encode(max_slots);
+  } catch (...) {
+    queue_.uploads->settle();
+    throw;
+  }
+  in_flight_ = true;
+}
+
+DeviceEncoding::~DeviceEncoding() {
+  if (in_flight_ && !queue_.cuda->isForked()) queue_.uploads->settle();
+}
+
+void DeviceEncoding::finish() {
+  done_.synchronize();
+  in_flight_ = false;
+  findPlaces();
+}
+
+template <class Work>
+void DeviceEncoding::inRanges(const Work& work) {
+  tbb::parallel_for(std::size_t{0}, ranges_.size(), [&](std::size_t r) { work(ranges_[r]); });
+}
+
+// Long expressions have no codes there, and no program.
+void DeviceEncoding::copyPopulation() {
+  const auto codesOf = [](const ExpressionView& tokens) {
+    return tokens.size() <= kMostCodesOnDevice ? tokens.codes() : std::span<const std::int32_t>();
+  };
+  const auto constantsOf = [](const ExpressionView& tokens) {
+    return tokens.size() <= kMostCodesOnDevice ? tokens.constants() : std::span<const double>();
+  };
+  inRanges([&](Range& range) {
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      const ExpressionView tokens = source_.expressions[e];
+      range.codes += codesOf(tokens).size();
+      range.constants += constantsOf(tokens).size();
+    }
+  });
+  std::size_t codes = 0, constants = 0;
+  for (Range& range : ranges_) {
+    codes += std::exchange(range.codes, codes);
+    constants += std::exchange(range.constants, constants);
+  }
+  ArrayLayout layout;
+  const std::size_t codes_at = layout.add<std::int32_t>(codes), constants_at = layout.add<double>(constants);
+  const std::size_t first_codes_at = layout.add<std::uint32_t>(count_ + 1);
+  const std::size_t first_constants_at = layout.add<std::uint32_t>(count_ + 1);
+  population_staging_ = queue_.pinned.take(layout.bytes());
+  auto* const bytes = static_cast<std::byte*>(population_staging_->data());
+  auto* const first_codes = at<std::uint32_t>(bytes, first_codes_at);
+  auto* const first_constants = at<std::uint32_t>(bytes, first_constants_at);
+  inRanges([&](const Range& range) {
+    std::size_t code = range.codes, constant = range.constants;
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      const ExpressionView tokens = source_.expressions[e];
+      first_codes[e] = static_cast<std::uint32_t>(code);
+      first_constants[e] = static_cast<std::uint32_t>(constant);
+      std::ranges::copy(codesOf(tokens), at<std::int32_t>(bytes, codes_at) + code);
+      std::ranges::copy(constantsOf(tokens), at<double>(bytes, constants_at) + constant);
+      code += codesOf(tokens).size();
+      constant += constantsOf(tokens).size();
+    }
+  });
+  first_codes[count_] = static_cast<std::uint32_t>(codes);
+  first_constants[count_] = static_cast<std::uint32_t>(constants);
+  population_memory_ = DeviceBuffer(queue_.uploads, layout.bytes());
+  queue_.uploads->copyToDevice(population_memory_.address(), bytes, layout.bytes());
+  population_ = {at<std::int32_t>(population_memory_, codes_at), at<double>(population_memory_, constants_at),
+                 at<std::uint32_t>(population_memory_, first_codes_at),
+                 at<std::uint32_t>(population_memory_, first_constants_at), static_cast<std::uint32_t>(count_)};
+  codes_ = codes;
+}
+
+void DeviceEncoding::encode(std::uint32_t max_slots) {
+  const std::size_t flags = kOpCount + source_.variables;
+  const unsigned blocks = blocksFor(count_, queue_);
+  ArrayLayout layout;
+  const std::size_t sizes_at = layout.add<EncodedSize>(count_), flags_at = layout.add<std::uint32_t>(flags);
+  const std::size_t cleared = layout.bytes();
+  const std::size_t tokens_at = layout.add<DeviceToken>(4 * (codes_ + count_));
+  const std::size_t parameters_at = layout.add<ParameterSource>(codes_ + 4 * count_);
+  program_memory_ = DeviceBuffer(queue_.uploads, layout.bytes());
+  const DeviceBuffer memory(queue_.uploads, std::size_t{blocks} * kEncodeThreads * kWorkerBytes);
+  encoded_ = {at<EncodedSize>(program_memory_, sizes_at), at<DeviceToken>(program_memory_, tokens_at),
+              at<ParameterSource>(program_memory_, parameters_at)};
+  EncodeArguments arguments = front_end_->arguments();
+  arguments.population = population_;
+  arguments.programs = encoded_;
+  arguments.operators = at<std::uint32_t>(program_memory_, flags_at);
+  arguments.variables = arguments.operators + kOpCount;
+  arguments.memory = at<std::byte>(memory, 0);
+  arguments.worker_bytes = kWorkerBytes;
+  arguments.first_slot = kFirstSlot;
+  arguments.max_slots = max_slots;
+  arguments.few_slots = fewSlots(source_.precision);
+  sizes_staging_ = queue_.pinned.take(tokens_at);
+  const Stream& stream = *queue_.uploads;
+  stream.fill(program_memory_.address(), 0, cleared);
+  stream.launch({.kernel = front_end_->encodeKernel().get(),
+                 .grid_x = blocks,
+                 .block_threads = kEncodeThreads,
+                 .arguments = addressesOf(arguments)});
+  stream.copyToHost(sizes_staging_->data(), program_memory_.address(), tokens_at);
+  stream.record(done_);
+  auto* const bytes = static_cast<std::byte*>(sizes_staging_->data());
+  sizes_ = {at<EncodedSize>(bytes, sizes_at), count_};
+  used_ = {at<std::uint32_t>(bytes, flags_at), flags};
+}
+
+void DeviceEncoding::findPlaces() {
+  inRanges([&](Range& range) {
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      const EncodedSize size = sizes_[e];
+      if (size.tokens == 0) {
+        range.left.push_back(static_cast<std::uint32_t>(e));
+        continue;
+      }
+      range.expression_tokens += source_.expressions[e].size();
+      range.nodes += size.nodes;
+      range.tokens += size.tokens;
+      range.parameters += size.parameters;
+      range.slots = std::max<std::uint32_t>(range.slots, size.slots);
+    }
+  });
+  for (Range& range : ranges_) {
+    left_.insert(left_.end(), range.left.begin(), range.left.end());
+    expression_tokens_ += range.expression_tokens;
+    nodes_ += range.nodes;
+    slots_ = std::max(slots_, range.slots);
+    tokens_ += std::exchange(range.tokens, tokens_);
+    parameters_ += std::exchange(range.parameters, parameters_);
+  }
+  places_.resize(sizes_.size());
+  inRanges([&](const Range& range) {
+    std::size_t token = range.tokens, parameter = range.parameters;
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      places_[e] = {static_cast<std::uint32_t>(token), static_cast<std::uint32_t>(parameter)};
+      token += sizes_[e].tokens;
+      parameter += sizes_[e].parameters;
+    }
+  });
+}
+
+void DeviceEncoding::putOffsets(std::span<std::uint32_t> offsets) const {
+  std::size_t program = 0;
+  for (std::size_t e = 0; e < sizes_.size(); ++e) {
+    if (sizes_[e].tokens != 0) offsets[program++] = places_[e].token;
+  }
+}
+
+void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<const std::uint32_t> staged_as,
+                          std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table,
+                          std::size_t more_entries, std::size_t more_patches) {
+  ArrayLayout layout;
+  const std::size_t places_at = layout.add<std::uint32_t>(2 * places_.size());
+  const std::size_t handlers_at = layout.add<std::uint16_t>(handlers.size());
+  const std::size_t staged_at = layout.add<std::uint32_t>(staged_as.size());
+  const std::size_t copied = layout.bytes();
+  const std::size_t parameters_at = layout.add<ParameterSource>(parameters_);
+  const std::shared_ptr<PinnedBuffer> staging = queue_.pinned.take(layout.bytes());
+  auto* const bytes = static_cast<std::byte*>(staging->data());
+  auto* const first_tokens = at<std::uint32_t>(bytes, places_at);
+  inRanges([&](const Range& range) {
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      first_tokens[e] = places_[e].token;
+      first_tokens[places_.size() + e] = places_[e].parameter;
+    }
+  });
+  std::ranges::copy(handlers, at<std::uint16_t>(bytes, handlers_at));
+  std::ranges::copy(staged_as, at<std::uint32_t>(bytes, staged_at));
+  const DeviceBuffer memory(queue_.uploads, layout.bytes());
+  const auto* const places = at<std::uint32_t>(memory, places_at);
+  LinkArguments arguments{.population = population_,
+                          .programs = encoded_,
+                          .links = {at<std::uint16_t>(memory, handlers_at), at<std::uint32_t>(memory, staged_at),
+                                    staged_columns, kFirstSlot},
+                          .first_tokens = places,
+                          .first_parameters = places + places_.size(),
+                          .tokens = std::bit_cast<DeviceToken*>(tokens),
+                          .parameters = at<ParameterSource>(memory, parameters_at)};
+  auto* const sources = at<ParameterSource>(bytes, parameters_at);
+  queue_.uploads->complete([&] {
+    queue_.uploads->copyToDevice(memory.address(), bytes, copied);
+    queue_.uploads->launch({.kernel = front_end_->linkKernel().get(),
+                            .grid_x = static_cast<unsigned>(ceilDivide(places_.size(), std::size_t{kEncodeThreads})),
+                            .block_threads = kEncodeThreads,
+                            .arguments = addressesOf(arguments)});
+    queue_.uploads->copyToHost(sources, addressOf(arguments.parameters), parameters_ * sizeof(ParameterSource));
+  });
+  findPatches({sources, parameters_});
+  table.resize(parameters_ + more_entries, patches_ + more_patches);
+  writeParameters({sources, parameters_}, table);
+}
+
+std::span<const ParameterSource> DeviceEncoding::sourcesOf(std::size_t e,
+                                                           std::span<const ParameterSource> sources) const {
+  return sources.subspan(places_[e].parameter, sizes_[e].parameters);
+}
+
+void DeviceEncoding::findPatches(std::span<const ParameterSource> sources) {
+  inRanges([&](Range& range) {
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      range.patches += static_cast<std::size_t>(std::ranges::count_if(
+          sourcesOf(e, sources), [](const ParameterSource& source) { return !source.isLiteral(); }));
+    }
+  });
+  for (Range& range : ranges_) patches_ += std::exchange(range.patches, patches_);
+}
+
+void DeviceEncoding::writeParameters(std::span<const ParameterSource> sources, ParameterTable& table) {
+  inRanges([&](const Range& range) {
+    std::size_t patch = range.patches;
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      patch = table.put(places_[e].parameter, patch, sourcesOf(e, sources), source_.parameterOffset(e));
+    }
+  });
+}
+
+}  // namespace srjit

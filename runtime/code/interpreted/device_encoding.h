@@ -1,0 +1,102 @@
+// Encoding a population on the device (compiler/interpreter/front_end/arguments.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compiler/kernels/parameter_table.h"
+#include "runtime/code/interpreted/front_end.h"
+#include "runtime/code/parts.h"
+
+namespace srjit {
+
+/// Populations of fewer expressions are encoded on the host: copies and launches would take longer.
+inline constexpr std::size_t kLeastEncodedOnDevice = 16'384;
+/// Longer expressions are left to the host: a worker's memory is for one of these.
+inline constexpr std::size_t kMostCodesOnDevice = 64;
+
+/// The first expressions of a source, of which the programs are on the device. Some are left to the host: long ones,
+/// and those that the interpreter has no program for. Not thread-safe. Members need a current context, work in parallel
+/// on the calling thread's arena, and throw CudaFailure and std::bad_alloc. What they give is known after finish().
+class DeviceEncoding {
+ public:
+  /// Copies the first `count` expressions to the device and has them encoded there, meanwhile: for at most `max_slots`
+  /// slots, which are numbered from kFirstSlot on, as in programs that the host encodes.
+  DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
+                 std::uint32_t max_slots);
+  DeviceEncoding(const DeviceEncoding&) = delete;
+  DeviceEncoding& operator=(const DeviceEncoding&) = delete;
+  ~DeviceEncoding();
+
+  /// Waits until they are encoded.
+  void finish();
+
+  /// The expressions that are left to the host, ascending.
+  const std::vector<std::uint32_t>& left() const noexcept { return left_; }
+  std::size_t programs() const noexcept { return sizes_.size() - left_.size(); }
+  std::size_t tokens() const noexcept { return tokens_; }                       ///< of all programs
+  std::size_t expressionTokens() const noexcept { return expression_tokens_; }  ///< of their expressions
+  std::size_t nodes() const noexcept { return nodes_; }                         ///< of their graphs
+  std::uint32_t slots() const noexcept { return slots_; }                       ///< the most of a program
+  /// Whether one of the programs has the operator, and the variable.
+  std::span<const std::uint32_t> operators() const noexcept { return used_.first(kOpCount); }
+  std::span<const std::uint32_t> variables() const noexcept { return used_.subspan(kOpCount); }
+
+  /// Where the tokens of each program begin among tokens(), in order of expression.
+  void putOffsets(std::span<std::uint32_t> offsets) const;
+  /// Writes the programs to `tokens`, on the device, with these handlers and columns, and their parameters() and
+  /// patches() to the beginning of the table, which gets room for so many more.
+  void link(std::span<const std::uint16_t> handlers, std::span<const std::uint32_t> staged_as,
+            std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table, std::size_t more_entries,
+            std::size_t more_patches);
+  /// Known after link().
+  std::size_t parameters() const noexcept { return parameters_; }
+  std::size_t patches() const noexcept { return patches_; }
+
+ private:
+  /// Adjacent expressions that one task handles.
+  struct Range {
+    std::size_t first, last;
+    std::size_t codes = 0, constants = 0;                 ///< before it, of all that are copied
+    std::size_t tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
+    std::size_t expression_tokens = 0, nodes = 0;         ///< of its programs
+    std::uint32_t slots = 0;                              ///< likewise, the most
+    std::vector<std::uint32_t> left = {};
+  };
+  struct Place {
+    std::uint32_t token, parameter;  ///< the first
+  };
+
+  template <class Work>
+  void inRanges(const Work& work);
+  void copyPopulation();
+  void encode(std::uint32_t max_slots);
+  void findPlaces();
+  std::span<const ParameterSource> sourcesOf(std::size_t e, std::span<const ParameterSource> sources) const;
+  void findPatches(std::span<const ParameterSource> sources);
+  void writeParameters(std::span<const ParameterSource> sources, ParameterTable& table);
+
+  const ProgramSource& source_;
+  std::size_t count_;
+  DeviceQueue& queue_;
+  std::shared_ptr<const FrontEnd> front_end_;
+  std::vector<Range> ranges_;
+  DeviceBuffer population_memory_, program_memory_;
+  DevicePopulation population_{};
+  EncodedPrograms encoded_{};
+  std::shared_ptr<PinnedBuffer> population_staging_, sizes_staging_;  ///< not used by the device after finish()
+  Event done_;
+  bool in_flight_ = false;
+  std::span<const EncodedSize> sizes_;
+  std::span<const std::uint32_t> used_;  ///< flags by operator, then by variable
+  std::vector<std::uint32_t> left_;
+  std::vector<Place> places_;
+  std::size_t codes_ = 0;  ///< that were copied
+  std::size_t tokens_ = 0, expression_tokens_ = 0, nodes_ = 0, parameters_ = 0, patches_ = 0;
+  std::uint32_t slots_ = 0;
+};
+
+}  // namespace srjit

@@ -1,0 +1,46 @@
+// Populations whose programs are made on the GPU: the bits of those that the host makes.
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "tests/generators/population.h"
+#include "tests/gpu/machine.h"
+
+namespace srjit {
+namespace {
+
+/// A program that the GPU has encoded: its kernels are made in the background, which takes the assembler seconds. A
+/// kernel that cannot be made fails the test by its time limit.
+Program encodedOnGpu(const Engine& engine, std::span<const Expression> expressions) {
+  for (;;) {
+    Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
+    if (program.info().encoded_on_device > 0) return program;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+class GpuEncoding : public GpuInMode {};
+
+TEST_P(GpuEncoding, HasTheBitsOfTheHosts) {
+  const Engine engine = this->engine();
+  if (engine.options().device == "cpu") GTEST_SKIP() << "the processor encodes for itself";
+  GeneratorOptions options = *findPopulation("small", 23);
+  options.ops = {};
+  options.special_probability = 0.1;
+  const Workload w = Workload::random(options, 40'000, 257, Spread::kSpecial, mode().precision);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program on_host = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_EQ(on_host.info().encoded_on_device, 0u) << "nothing waits for the kernels";
+  const Program on_gpu = encodedOnGpu(engine, w.expressions);
+  EXPECT_EQ(on_gpu.info().nodes_after, on_host.info().nodes_after);
+  expectSameLosses(lossesOf(engine, on_gpu, data, w.parameters, {}), lossesOf(engine, on_host, data, w.parameters, {}),
+                   "GPU and host");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, GpuEncoding,
+                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
+                                         Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kFast}),
+                         modeName);
+
+}  // namespace
+}  // namespace srjit

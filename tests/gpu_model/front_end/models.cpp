@@ -1,0 +1,125 @@
+#include "tests/gpu_model/front_end/models.h"
+
+#include <cstring>
+
+#include "compiler/interpreter/front_end/arguments.h"
+#include "compiler/interpreter/front_end/worker.h"
+#include "tests/gpu_model/memory.h"
+
+namespace srjit {
+namespace {
+
+template <class Arguments>
+Arguments argumentsOf(const ModelLaunch& launch) {
+  requireOfModel(launch.arguments.size() * sizeof(std::uint64_t) == sizeof(Arguments), "{} words of arguments",
+                 launch.arguments.size());
+  requireOfModel(launch.block == std::array<unsigned, 3>{kEncodeThreads, 1, 1}, "a block of {} threads",
+                 launch.block[0]);
+  requireOfModel(launch.grid[1] == 1 && launch.grid[2] == 1, "a grid of {} x {}", launch.grid[1], launch.grid[2]);
+  Arguments arguments;
+  std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
+  return arguments;
+}
+
+/// Device addresses as the host's.
+class Translator {
+ public:
+  explicit Translator(ModelMemory& memory) : memory_(memory) {}
+
+  template <class T>
+  void operator()(T*& address, std::size_t count) const {
+    address = elementsAt<T>(memory_, reinterpret_cast<std::uint64_t>(address), count).data();
+  }
+  template <class T>
+  void operator()(std::span<const T>& array) const {
+    const T* first = array.data();
+    (*this)(first, array.size());
+    array = {first, array.size()};
+  }
+  void operator()(DevicePopulation& population) const {
+    const std::size_t count = population.expressions;
+    (*this)(population.first_codes, count + 1);
+    (*this)(population.first_constants, count + 1);
+    (*this)(population.codes, population.first_codes[count]);
+    (*this)(population.constants, population.first_constants[count]);
+  }
+  void operator()(EncodedPrograms& programs, const DevicePopulation& of) const {
+    const std::uint32_t count = of.expressions;
+    (*this)(programs.sizes, count);
+    (*this)(programs.tokens, programs.firstToken(of, count));
+    (*this)(programs.parameters, programs.firstParameter(of, count));
+  }
+
+ private:
+  ModelMemory& memory_;
+};
+
+class EncodeModel final : public KernelModel {
+ public:
+  using KernelModel::KernelModel;
+
+  std::vector<std::size_t> parameterBytes() const override { return {sizeof(EncodeArguments)}; }
+
+  void run(const ModelLaunch& launch, ModelMemory& memory) const override {
+    auto arguments = argumentsOf<EncodeArguments>(launch);
+    const Translator translate(memory);
+    translate(arguments.population);
+    translate(arguments.programs, arguments.population);
+    std::uint32_t variables = 0;
+    for (const std::int32_t code :
+         std::span(arguments.population.codes, arguments.population.first_codes[arguments.population.expressions])) {
+      if (code < 0 && !isParameterCode(code)) variables = std::max(variables, indexOfCode(code) + 1);
+    }
+    translate(arguments.operators, kOpCount);
+    translate(arguments.variables, variables);
+    translate(arguments.memory, std::size_t{launch.grid[0]} * launch.block[0] * arguments.worker_bytes);
+    translate(arguments.rules.ops);
+    translate(arguments.rules.variants);
+    translate(arguments.rules.checks);
+    translate(arguments.rules.steps);
+    translate(arguments.handlers.ops);
+    translate(arguments.handlers.plans);
+    translate(arguments.handlers.plain);
+    translate(arguments.handlers.applies);
+    DeviceWorker worker(arguments);
+    for (std::uint32_t e = 0; e < arguments.population.expressions; ++e) worker.encode(e);
+  }
+};
+
+class LinkModel final : public KernelModel {
+ public:
+  using KernelModel::KernelModel;
+
+  std::vector<std::size_t> parameterBytes() const override { return {sizeof(LinkArguments)}; }
+
+  void run(const ModelLaunch& launch, ModelMemory& memory) const override {
+    auto arguments = argumentsOf<LinkArguments>(launch);
+    const std::uint32_t count = arguments.population.expressions;
+    requireOfModel(std::size_t{launch.grid[0]} * launch.block[0] >= count, "{} blocks for {} programs", launch.grid[0],
+                   count);
+    const Translator translate(memory);
+    translate(arguments.population);
+    translate(arguments.programs, arguments.population);
+    translate(arguments.first_tokens, count);
+    translate(arguments.first_parameters, count);
+    std::size_t tokens = 0, parameters = 0;
+    for (const EncodedSize size : std::span(arguments.programs.sizes, count)) {
+      tokens += size.tokens;
+      parameters += size.parameters;
+    }
+    translate(arguments.tokens, tokens);
+    translate(arguments.parameters, parameters);
+    translate(arguments.links.handlers, 1);
+    translate(arguments.links.staged_as, 1);
+    for (std::uint32_t e = 0; e < count; ++e) linkProgram(arguments, e);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KernelModel> makeEncodeModel(KernelFacts facts) {
+  return std::make_unique<EncodeModel>(std::move(facts));
+}
+std::unique_ptr<KernelModel> makeLinkModel(KernelFacts facts) { return std::make_unique<LinkModel>(std::move(facts)); }
+
+}  // namespace srjit

@@ -1,0 +1,12 @@
+# Run with cmake -P: writes OUTPUT, a C++ source that defines the span of bytes srjit::NAME with the content of FILE.
+file(READ ${FILE} bytes HEX)
+string(LENGTH "${bytes}" length)
+string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+if(length EQUAL 0)
+  set(array "")
+  set(span "{}")
+else()
+  set(array "alignas(16) static const unsigned char kBytes[] = {${bytes}};\n")
+  set(span "kBytes")
+endif()
+file(WRITE ${OUTPUT} "#include <span>\nnamespace srjit {\n${array}extern const std::span<const unsigned char> ${NAME};\nconst std::span<const unsigned char> ${NAME}{${span}};\n}\n")
