@@ -3,12 +3,16 @@
 //
 // Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
 // whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; grid: x alone.
-// Kernel `srjit_link`: LinkArguments. One thread per expression puts its program where it was linked to; likewise.
+// Launches of one module must be in one stream, since they have the address of the workers' memory in one place.
+// Kernel `srjit_link`: LinkArguments. Threads put programs where they are linked to, and divide the expressions
+// likewise.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <type_traits>
 
 #include "compiler/interpreter/token_writer.h"
 #include "ir/numeric.h"
@@ -21,9 +25,14 @@ inline constexpr const char* kEncodeKernel = "srjit_encode";
 inline constexpr const char* kLinkKernel = "srjit_link";
 inline constexpr unsigned kEncodeThreads = 64;
 
-/// Room for the program of an expression of so many tokens. Longer programs are left to the host.
-constexpr std::size_t roomForTokens(std::size_t codes) noexcept { return 4 * codes + 4; }
-constexpr std::size_t roomForParameters(std::size_t codes) noexcept { return codes + 4; }
+/// Room for the programs of so many expressions, which have so many tokens together: linear, so the room of several is
+/// the sum of theirs. A program that needs more than its own room is left to the host.
+constexpr std::size_t roomForTokens(std::size_t codes, std::size_t expressions = 1) noexcept {
+  return 4 * (codes + expressions);
+}
+constexpr std::size_t roomForParameters(std::size_t codes, std::size_t expressions = 1) noexcept {
+  return codes + 4 * expressions;
+}
 
 /// What became of an expression.
 struct EncodedSize {
@@ -36,8 +45,8 @@ struct EncodedSize {
 /// Tokens and parameters of a program are linked: they get the handlers of the family in use, the numbers of staged
 /// columns, and their places in the table of parameters.
 struct TokenLinks {
-  const std::uint16_t* handlers;   ///< by the number in the family of all operators
-  const std::uint32_t* staged_as;  ///< by variable
+  std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
+  std::span<const std::uint32_t> staged_as;  ///< by variable
   std::uint32_t staged_columns;
   std::uint32_t first_slot;  ///< the number of slot 0 in tokens that are not linked
 
@@ -65,18 +74,17 @@ struct DevicePopulation {
   std::uint32_t expressions;
 };
 
-/// Programs that are not linked. Those of expression e begin at roomForTokens() and roomForParameters() of the codes
-/// before it, plus that of none for each expression before it.
+/// Programs that are not linked. That of expression e is behind the room for all before it.
 struct EncodedPrograms {
   EncodedSize* sizes;  ///< by expression
   DeviceToken* tokens;
   ParameterSource* parameters;  ///< `expression` is 0 unless it is a literal
 
   std::size_t firstToken(const DevicePopulation& of, std::uint32_t e) const {
-    return 4 * (std::size_t{of.first_codes[e]} + e);
+    return roomForTokens(of.first_codes[e], e);
   }
   std::size_t firstParameter(const DevicePopulation& of, std::uint32_t e) const {
-    return of.first_codes[e] + 4 * std::size_t{e};
+    return roomForParameters(of.first_codes[e], e);
   }
 };
 
@@ -96,14 +104,25 @@ struct EncodeArguments {
   HandlerNumbers handlers;
 };
 
+/// Where a program is linked to: its first token, and its first entry of the table of parameters.
+struct ProgramPlace {
+  std::uint32_t token, parameter;
+};
+
 struct LinkArguments {
   DevicePopulation population;
   EncodedPrograms programs;
   TokenLinks links;
-  const std::uint32_t* first_tokens;      ///< by expression: where its program is linked to
-  const std::uint32_t* first_parameters;  ///< likewise
+  const ProgramPlace* places;  ///< by expression
   DeviceToken* tokens;
   ParameterSource* parameters;
 };
+
+// One compiler writes them, and another one's code reads them.
+static_assert(sizeof(void*) == 8 && sizeof(std::span<const double>) == 16);
+static_assert(std::is_trivially_copyable_v<EncodeArguments> && std::is_trivially_copyable_v<LinkArguments>);
+static_assert(sizeof(EncodedSize) == 6 && sizeof(DeviceToken) == 8 && sizeof(ParameterSource) == 16);
+static_assert(sizeof(DevicePopulation) == 40 && sizeof(EncodedPrograms) == 24 && sizeof(TokenLinks) == 40);
+static_assert(sizeof(LinkArguments) == 128);
 
 }  // namespace srjit

@@ -10,12 +10,15 @@
 
 namespace {
 
-// Of all launches at once; the same for all threads of one.
+// Written by every thread of a launch, which all write the same.
 struct WorkerMemory {
   std::byte* first;
   std::uint64_t worker_bytes;
 };
 WorkerMemory memory;
+
+// Of what operator new gives; the first bytes of a worker's memory count those in use.
+constexpr std::uint64_t kAlignment = 16;
 
 unsigned threadNumber() {
   return __nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x();
@@ -35,7 +38,6 @@ std::uint64_t& usedBytes() { return *reinterpret_cast<std::uint64_t*>(ownMemory(
 // A worker takes memory, and gives none back: its vectors keep theirs from expression to expression. One without memory
 // left ends, and what it has not encoded is left to the host.
 void* operator new(std::size_t bytes) {
-  constexpr std::uint64_t kAlignment = 16;
   const std::uint64_t first = usedBytes(), last = first + (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (last > memory.worker_bytes) endThread();
   usedBytes() = last;
@@ -71,6 +73,7 @@ std::size_t strlen(const char* text) noexcept {
 // Of exponents that are small constants (ir/functions/circular.h).
 double ldexp(double value, int exponent) noexcept {
   constexpr int kBias = 1023, kFraction = 52;
+  if (exponent <= -kBias || exponent > kBias) endThread();
   return value * std::bit_cast<double>(static_cast<std::uint64_t>(exponent + kBias) << kFraction);
 }
 }
@@ -86,7 +89,7 @@ void Rewriter::reportEnd(NodeId) const {}
 
 extern "C" __attribute__((nvptx_kernel)) void srjit_encode(EncodeArguments arguments) {
   memory = {arguments.memory, arguments.worker_bytes};
-  usedBytes() = alignof(std::max_align_t);
+  usedBytes() = kAlignment;
   DeviceWorker worker(arguments);
   for (unsigned e = threadNumber(); e < arguments.population.expressions; e += threadCount()) worker.encode(e);
 }

@@ -60,11 +60,11 @@ bool DeviceWorker::write(std::uint32_t e) {
 void linkProgram(const LinkArguments& arguments, std::uint32_t e) {
   const EncodedSize size = arguments.programs.sizes[e];
   const DeviceToken* const tokens = arguments.programs.tokens + arguments.programs.firstToken(arguments.population, e);
-  const std::uint32_t first = arguments.first_parameters[e];
-  std::transform(tokens, tokens + size.tokens, arguments.tokens + arguments.first_tokens[e],
-                 [&](DeviceToken token) { return arguments.links.linked(token, first); });
+  const ProgramPlace to = arguments.places[e];
+  std::transform(tokens, tokens + size.tokens, arguments.tokens + to.token,
+                 [&](DeviceToken token) { return arguments.links.linked(token, to.parameter); });
   std::copy_n(arguments.programs.parameters + arguments.programs.firstParameter(arguments.population, e),
-              size.parameters, arguments.parameters + first);
+              size.parameters, arguments.parameters + to.parameter);
 }
 
 }  // namespace srjit

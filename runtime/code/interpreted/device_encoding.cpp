@@ -46,7 +46,6 @@ template <class T>
 T* at(const DeviceBuffer& memory, std::size_t offset) {
   return std::bit_cast<T*>(memory.address() + offset);
 }
-CUdeviceptr addressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 unsigned blocksFor(std::size_t expressions, const DeviceQueue& queue) {
   const std::size_t most = std::size_t{kBlocksPerMultiprocessor} * queue.cuda->limits().multiprocessors;
@@ -66,8 +65,7 @@ DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, st
     ranges_.push_back({first, std::min(first + kRangeExpressions, count_)});
   }
   try {
-    copyPopulation();
-    encode(max_slots);
+    encode(copyPopulation(), max_slots);
   } catch (...) {
     queue_.uploads->settle();
     throw;
@@ -91,7 +89,7 @@ void DeviceEncoding::inRanges(const Work& work) {
 }
 
 // Long expressions have no codes there, and no program.
-void DeviceEncoding::copyPopulation() {
+std::size_t DeviceEncoding::copyPopulation() {
   const auto codesOf = [](const ExpressionView& tokens) {
     return tokens.size() <= kMostCodesOnDevice ? tokens.codes() : std::span<const std::int32_t>();
   };
@@ -137,17 +135,17 @@ void DeviceEncoding::copyPopulation() {
   population_ = {at<std::int32_t>(population_memory_, codes_at), at<double>(population_memory_, constants_at),
                  at<std::uint32_t>(population_memory_, first_codes_at),
                  at<std::uint32_t>(population_memory_, first_constants_at), static_cast<std::uint32_t>(count_)};
-  codes_ = codes;
+  return codes;
 }
 
-void DeviceEncoding::encode(std::uint32_t max_slots) {
+void DeviceEncoding::encode(std::size_t codes, std::uint32_t max_slots) {
   const std::size_t flags = kOpCount + source_.variables;
   const unsigned blocks = blocksFor(count_, queue_);
   ArrayLayout layout;
   const std::size_t sizes_at = layout.add<EncodedSize>(count_), flags_at = layout.add<std::uint32_t>(flags);
   const std::size_t cleared = layout.bytes();
-  const std::size_t tokens_at = layout.add<DeviceToken>(4 * (codes_ + count_));
-  const std::size_t parameters_at = layout.add<ParameterSource>(codes_ + 4 * count_);
+  const std::size_t tokens_at = layout.add<DeviceToken>(roomForTokens(codes, count_));
+  const std::size_t parameters_at = layout.add<ParameterSource>(roomForParameters(codes, count_));
   program_memory_ = DeviceBuffer(queue_.uploads, layout.bytes());
   const DeviceBuffer memory(queue_.uploads, std::size_t{blocks} * kEncodeThreads * kWorkerBytes);
   encoded_ = {at<EncodedSize>(program_memory_, sizes_at), at<DeviceToken>(program_memory_, tokens_at),
@@ -221,30 +219,24 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
                           std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table,
                           std::size_t more_entries, std::size_t more_patches) {
   ArrayLayout layout;
-  const std::size_t places_at = layout.add<std::uint32_t>(2 * places_.size());
+  const std::size_t places_at = layout.add<ProgramPlace>(places_.size());
   const std::size_t handlers_at = layout.add<std::uint16_t>(handlers.size());
   const std::size_t staged_at = layout.add<std::uint32_t>(staged_as.size());
   const std::size_t copied = layout.bytes();
   const std::size_t parameters_at = layout.add<ParameterSource>(parameters_);
   const std::shared_ptr<PinnedBuffer> staging = queue_.pinned.take(layout.bytes());
   auto* const bytes = static_cast<std::byte*>(staging->data());
-  auto* const first_tokens = at<std::uint32_t>(bytes, places_at);
-  inRanges([&](const Range& range) {
-    for (std::size_t e = range.first; e < range.last; ++e) {
-      first_tokens[e] = places_[e].token;
-      first_tokens[places_.size() + e] = places_[e].parameter;
-    }
-  });
+  std::ranges::copy(places_, at<ProgramPlace>(bytes, places_at));
   std::ranges::copy(handlers, at<std::uint16_t>(bytes, handlers_at));
   std::ranges::copy(staged_as, at<std::uint32_t>(bytes, staged_at));
   const DeviceBuffer memory(queue_.uploads, layout.bytes());
-  const auto* const places = at<std::uint32_t>(memory, places_at);
   LinkArguments arguments{.population = population_,
                           .programs = encoded_,
-                          .links = {at<std::uint16_t>(memory, handlers_at), at<std::uint32_t>(memory, staged_at),
-                                    staged_columns, kFirstSlot},
-                          .first_tokens = places,
-                          .first_parameters = places + places_.size(),
+                          .links = {{at<std::uint16_t>(memory, handlers_at), handlers.size()},
+                                    {at<std::uint32_t>(memory, staged_at), staged_as.size()},
+                                    staged_columns,
+                                    kFirstSlot},
+                          .places = at<ProgramPlace>(memory, places_at),
                           .tokens = std::bit_cast<DeviceToken*>(tokens),
                           .parameters = at<ParameterSource>(memory, parameters_at)};
   auto* const sources = at<ParameterSource>(bytes, parameters_at);
@@ -254,7 +246,7 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
                             .grid_x = static_cast<unsigned>(ceilDivide(places_.size(), std::size_t{kEncodeThreads})),
                             .block_threads = kEncodeThreads,
                             .arguments = addressesOf(arguments)});
-    queue_.uploads->copyToHost(sources, addressOf(arguments.parameters), parameters_ * sizeof(ParameterSource));
+    queue_.uploads->copyToHost(sources, memory.address() + parameters_at, parameters_ * sizeof(ParameterSource));
   });
   findPatches({sources, parameters_});
   table.resize(parameters_ + more_entries, patches_ + more_patches);

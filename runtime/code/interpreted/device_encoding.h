@@ -15,7 +15,7 @@ namespace srjit {
 
 /// Populations of fewer expressions are encoded on the host: copies and launches would take longer.
 inline constexpr std::size_t kLeastEncodedOnDevice = 16'384;
-/// Longer expressions are left to the host: a worker's memory is for one of these.
+/// Longer expressions are left to the host: the memory of workers is for short ones.
 inline constexpr std::size_t kMostCodesOnDevice = 64;
 
 /// The first expressions of a source, of which the programs are on the device. Some are left to the host: long ones,
@@ -66,14 +66,12 @@ class DeviceEncoding {
     std::uint32_t slots = 0;                              ///< likewise, the most
     std::vector<std::uint32_t> left = {};
   };
-  struct Place {
-    std::uint32_t token, parameter;  ///< the first
-  };
 
   template <class Work>
   void inRanges(const Work& work);
-  void copyPopulation();
-  void encode(std::uint32_t max_slots);
+  /// Gives the number of tokens that are copied.
+  std::size_t copyPopulation();
+  void encode(std::size_t codes, std::uint32_t max_slots);
   void findPlaces();
   std::span<const ParameterSource> sourcesOf(std::size_t e, std::span<const ParameterSource> sources) const;
   void findPatches(std::span<const ParameterSource> sources);
@@ -93,8 +91,7 @@ class DeviceEncoding {
   std::span<const EncodedSize> sizes_;
   std::span<const std::uint32_t> used_;  ///< flags by operator, then by variable
   std::vector<std::uint32_t> left_;
-  std::vector<Place> places_;
-  std::size_t codes_ = 0;  ///< that were copied
+  std::vector<ProgramPlace> places_;
   std::size_t tokens_ = 0, expression_tokens_ = 0, nodes_ = 0, parameters_ = 0, patches_ = 0;
   std::uint32_t slots_ = 0;
 };

@@ -50,7 +50,7 @@ class ProgramEncoder {
         source_(request.source),
         limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision),
         table_(request.store.table({OpFamily::kAll, 8})),
-        chosen_(request.chosen.begin(), request.chosen.end()),
+        chosen_(request.chosen),
         scratch_(request.store.encodeScratch().take()) {
     if (scratch_ == nullptr) scratch_ = std::make_unique<EncodeScratch>(source_.precision, source_.math, table_);
   }
@@ -140,20 +140,19 @@ class ProgramEncoder {
   // time.
   void startOnDevice() {
     std::shared_ptr<const FrontEnd> front_end = request_.store.frontEnd();
-    const bool has_plain_columns = sections_.size() == 1 && sections_[0].numbers.empty();
-    if (!uses_device_ || front_end == nullptr || !has_plain_columns || request_.subtrees != nullptr ||
-        chosen_.size() != source_.expressions.size() || !isEncodedOnDevice(source_)) {
+    // With more there may be several sections; and workers have memory for a number per variable up to the largest.
+    const bool has_few_variables = source_.variables <= limits_.columns;
+    if (!uses_device_ || front_end == nullptr || !has_few_variables || request_.subtrees != nullptr ||
+        chosen_.size() != source_.expressions.size()) {
       return;
     }
     const DeviceLimits& limits = request_.queue.cuda->limits();
     const auto share = shareOfDevice(request_.threads, limits.multiprocessors);
     const auto count = static_cast<std::size_t>(share * static_cast<double>(chosen_.size()));
-    // A worker has memory for a number per variable up to the largest.
-    if (count < kLeastEncodedOnDevice / 4 || source_.variables > limits_.columns) return;
+    if (count < kLeastEncodedOnDevice / 4) return;
     const CurrentContext current(*request_.queue.cuda);
     on_device_.emplace(request_, count, std::move(front_end), static_cast<std::uint32_t>(limits_.slots));
-    chosen_.erase(chosen_.begin(), chosen_.begin() + static_cast<std::ptrdiff_t>(count));
-    sections_[0].last = chosen_.size();
+    takeChosen(chosen_.subspan(count));
   }
 
   // What the device left is encoded behind the host's share.
@@ -163,18 +162,24 @@ class ProgramEncoder {
       on_device_->finish();
     }
     const std::size_t share = chosen_.size();
-    chosen_.insert(chosen_.end(), on_device_->left().begin(), on_device_->left().end());
-    sections_[0].last = chosen_.size();
+    takeChosen(on_device_->left());
     encodeChunks(share);
     code_.report.tokens += on_device_->expressionTokens();
     code_.report.nodes += on_device_->nodes();
     code_.report.on_device = on_device_->programs();
   }
 
+  // Beside those that were taken before.
+  void takeChosen(std::span<const std::uint32_t> more) {
+    beside_device_.insert(beside_device_.end(), more.begin(), more.end());
+    chosen_ = beside_device_;
+    sections_[0].last = chosen_.size();
+  }
+
   void beginChunks() {
     // Passes from outside of the library and kept subtrees need graphs of whole chunks.
     needs_graphs_ = source_.pipeline || request_.subtrees != nullptr;
-    finds_ = !needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot && !on_device_ &&
+    finds_ = !needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
              chosen_.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
@@ -215,7 +220,7 @@ class ProgramEncoder {
   }
 
   std::span<const std::uint32_t> membersOf(const EncodedChunk& chunk) const {
-    return std::span(chosen_).subspan(chunk.first, chunk.last - chunk.first);
+    return chosen_.subspan(chunk.first, chunk.last - chunk.first);
   }
 
   EncodeOptions encodeOptions(const EncodedChunk& chunk) const {
@@ -462,8 +467,9 @@ class ProgramEncoder {
   bool uses_device_;  ///< to encode, if the population is one for that
   const ProgramSource& source_;
   InterpreterLimits limits_;
-  const HandlerTable& table_;          ///< of all operators
-  std::vector<std::uint32_t> chosen_;  ///< that are encoded here: all, or those that the device leaves
+  const HandlerTable& table_;                 ///< of all operators
+  std::span<const std::uint32_t> chosen_;     ///< that are encoded here: all, or those beside the device
+  std::vector<std::uint32_t> beside_device_;  ///< the host's share, then what the device left
   std::optional<DeviceEncoding> on_device_;
   std::unique_ptr<EncodeScratch> scratch_;
   std::vector<SectionDraft> sections_;
@@ -481,8 +487,7 @@ std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
 }
 
 bool isEncodedOnDevice(const ProgramSource& source) {
-  return !source.derivation && !source.pipeline && source.variables <= kFirstSlot &&
-         source.expressions.size() >= kLeastEncodedOnDevice &&
+  return !source.derivation && !source.pipeline && source.expressions.size() >= kLeastEncodedOnDevice &&
          source.tokens < kLeastTokensToFind * source.expressions.size();
 }
 

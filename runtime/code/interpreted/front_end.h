@@ -2,7 +2,6 @@
 // they read.
 #pragma once
 
-#include <array>
 #include <memory>
 
 #include "compiler/interpreter/front_end/arguments.h"
@@ -11,7 +10,8 @@
 
 namespace srjit {
 
-/// Of one device, precision and math mode. Immutable; thread-safe.
+/// Of one device, precision and math mode. Immutable; thread-safe, but that launches must be in one stream
+/// (compiler/interpreter/front_end/arguments.h).
 class FrontEnd {
  public:
   /// Copies the tables to the device, on `stream`. Needs a current context. Throws CudaFailure.

@@ -140,7 +140,7 @@ class ProgramLinker {
   void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers, DeviceToken* tokens,
              std::size_t first_token) {
     const SectionDraft& section = sections_[chunk.section];
-    const TokenLinks links{handlers.data(), section.staged_as.data(), stagedColumns(section), kFirstSlot};
+    const TokenLinks links{handlers, section.staged_as, stagedColumns(section), kFirstSlot};
     const auto first_parameter = static_cast<std::uint32_t>(at.parameter);
     code_.parameters.put(at.parameter, at.patch, chunk.parameters);
     std::uint32_t* const offsets = code_.interpreter->offsets.data();

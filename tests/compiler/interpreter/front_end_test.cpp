@@ -314,11 +314,10 @@ TEST(LinkProgram, WritesTheNumbersOfTheFamilyAndItsColumns) {
   std::ranges::reverse(handlers);
   const std::vector<std::uint32_t> staged_as = {5, 3, 4, 2, 6, 0, 1};
   constexpr std::uint32_t kStaged = 40, kFirstParameter = 17, kGap = 3;
-  std::vector<std::uint32_t> first_tokens, first_parameters;
+  std::vector<ProgramPlace> places;
   std::uint32_t tokens = 0, parameters = kFirstParameter;
   for (const EncodedSize& size : host.sizes) {
-    first_tokens.push_back(tokens);
-    first_parameters.push_back(parameters);
+    places.push_back({tokens, parameters});
     tokens += size.tokens + kGap;
     parameters += size.parameters;
   }
@@ -326,9 +325,8 @@ TEST(LinkProgram, WritesTheNumbersOfTheFamilyAndItsColumns) {
   std::vector<ParameterSource> sources(parameters, {.index = 99, .literal = 123});
   const LinkArguments arguments{.population = host.arguments.population,
                                 .programs = host.arguments.programs,
-                                .links = {handlers.data(), staged_as.data(), kStaged, kTestedFirstSlot},
-                                .first_tokens = first_tokens.data(),
-                                .first_parameters = first_parameters.data(),
+                                .links = {handlers, staged_as, kStaged, kTestedFirstSlot},
+                                .places = places.data(),
                                 .tokens = linked.data(),
                                 .parameters = sources.data()};
   const auto columnOf = [&](std::uint32_t column) {
@@ -338,21 +336,21 @@ TEST(LinkProgram, WritesTheNumbersOfTheFamilyAndItsColumns) {
   for (std::uint32_t e = 0; e < expressions.size(); ++e) {
     const std::span<const DeviceToken> from = host.tokensOf(e);
     for (std::size_t t = 0; t < from.size(); ++t) {
-      const DeviceToken token = from[t], got = linked[first_tokens[e] + t];
+      const DeviceToken token = from[t], got = linked[places[e].token + t];
       EXPECT_EQ(got.code & DeviceToken::kHandlerMask, handlers[token.code & DeviceToken::kHandlerMask]);
       EXPECT_EQ(got.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask,
                 columnOf(token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask));
       const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
       EXPECT_EQ(got.code >> DeviceToken::kArgumentShift, kind);
-      EXPECT_EQ(got.argument, kind == DeviceToken::kParameter ? token.argument + first_parameters[e]
+      EXPECT_EQ(got.argument, kind == DeviceToken::kParameter ? token.argument + places[e].parameter
                               : kind == DeviceToken::kColumn  ? columnOf(token.argument)
                                                               : token.argument);
     }
     for (std::uint32_t gap = 0; gap < kGap; ++gap) {
-      EXPECT_EQ(linked[first_tokens[e] + from.size() + gap].code, HostPopulation::kUnwritten.code);
+      EXPECT_EQ(linked[places[e].token + from.size() + gap].code, HostPopulation::kUnwritten.code);
     }
     for (std::size_t p = 0; p < host.sizes[e].parameters; ++p) {
-      const ParameterSource &want = host.parametersOf(e)[p], &got = sources[first_parameters[e] + p];
+      const ParameterSource &want = host.parametersOf(e)[p], &got = sources[places[e].parameter + p];
       EXPECT_EQ(got.expression, want.expression);
       EXPECT_EQ(got.index, want.index);
       EXPECT_TRUE(sameBits(got.literal, want.literal));

@@ -100,8 +100,7 @@ class LinkModel final : public KernelModel {
     const Translator translate(memory);
     translate(arguments.population);
     translate(arguments.programs, arguments.population);
-    translate(arguments.first_tokens, count);
-    translate(arguments.first_parameters, count);
+    translate(arguments.places, count);
     std::size_t tokens = 0, parameters = 0;
     for (const EncodedSize size : std::span(arguments.programs.sizes, count)) {
       tokens += size.tokens;
@@ -109,8 +108,8 @@ class LinkModel final : public KernelModel {
     }
     translate(arguments.tokens, tokens);
     translate(arguments.parameters, parameters);
-    translate(arguments.links.handlers, 1);
-    translate(arguments.links.staged_as, 1);
+    translate(arguments.links.handlers);
+    translate(arguments.links.staged_as);
     for (std::uint32_t e = 0; e < count; ++e) linkProgram(arguments, e);
   }
 };

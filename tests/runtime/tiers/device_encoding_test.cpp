@@ -485,6 +485,30 @@ TEST_F(EncodingFaults, MemoryThatIsEnoughForTheHostIsEnough) {
   EXPECT_GT(by_device, 0U);
 }
 
+// With few multiprocessors, what is taken after encoding is more than the workers' memory that was freed. The host's
+// programs alone take 29 MiB.
+TEST(DeviceEncoding, ShortMemoryAfterEncodingIsNoFailure) {
+  EncodingMachine machine({.devices = {FakeDevice{.multiprocessors = 1}}});
+  const Engine engine = machine.engine();
+  const Workload few = populationOf(10'000, Precision::kF32);
+  std::vector<Expression> expressions;
+  for (int i = 0; i < 30; ++i) expressions.insert(expressions.end(), few.expressions.begin(), few.expressions.end());
+  const auto compile = [&] { return engine.compile(expressions, {.tier = Tier::kInterpret}); };
+  compile();
+  machine.allow();
+  encodedBy(compile);
+  const std::size_t all = std::size_t{1} << 30, used = machine.driver.usedBytes();
+  std::size_t by_host = 0, by_device = 0;
+  for (std::size_t free = std::size_t{32} << 20; free < std::size_t{88} << 20; free += std::size_t{4} << 20) {
+    machine.driver.occupy(all - used - free);
+    const Program program = compile();
+    EXPECT_TRUE(program.failures().empty()) << free << " bytes: " << program.failures()[0].error.message;
+    ++(program.info().encoded_on_device > 0 ? by_device : by_host);
+  }
+  EXPECT_GT(by_host, 0U);
+  EXPECT_GT(by_device, 0U);
+}
+
 TEST_F(EncodingFaults, AFailedLaunchIsAFailureOfAllExpressions) {
   for (const std::size_t launch : {1, 2}) {
     machine_.driver.forgetCalls();
