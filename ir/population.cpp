@@ -59,6 +59,14 @@ int arityOfCode(std::int32_t code) {
   return indexOfCode(code) <= Expression::kMaxIndex ? 0 : -1;
 }
 
+/// How many codes there are from `first` down to `code`.
+constexpr std::uint32_t codesDownTo(std::int32_t code, std::int32_t first) {
+  return static_cast<std::uint32_t>(first) - static_cast<std::uint32_t>(code) + 1;
+}
+
+/// All bits set, or none.
+constexpr std::uint32_t maskOf(bool condition) { return 0U - static_cast<std::uint32_t>(condition); }
+
 double oneNaN(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 Error codeError(std::size_t position, std::int32_t code) {
@@ -68,6 +76,21 @@ Error codeError(std::size_t position, std::int32_t code) {
 
 Error noConstants(std::size_t position) {
   return tokenError(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
+}
+
+// What is wrong with tokens that Block::appendIfValid() refuses.
+Error tokensError(std::span<const std::int32_t> codes, bool has_constants) {
+  if (codes.empty()) return noTokensError();
+  std::size_t height = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const int arity = arityOfCode(codes[i]);
+    if (arity < 0) return codeError(i, codes[i]);
+    if (codes[i] == kConstantCode && !has_constants) return noConstants(i);
+    const auto operands = static_cast<std::size_t>(arity);
+    if (height < operands) return operandsError(i, *opOfCode(codes[i]), height, "precede");
+    height = height - operands + 1;
+  }
+  return leftValuesError(codes.size(), height);
 }
 
 }  // namespace
@@ -96,9 +119,9 @@ Status checkArrays(const PopulationView& population) {
   }
   if (offsets.empty()) return tokens == 0 ? okStatus() : fail(fmt::format("{} tokens, but no offsets", tokens));
   if (offsets.front() != 0) return fail(fmt::format("offset 0 is {}, expected 0", offsets.front()));
-  for (std::size_t e = 1; e < offsets.size(); ++e) {
-    if (offsets[e] >= offsets[e - 1]) continue;
-    return fail(fmt::format("offset {} is {}, less than the one before, {}", e, offsets[e], offsets[e - 1]));
+  if (const auto fall = std::ranges::adjacent_find(offsets, std::greater<>()); fall != offsets.end()) {
+    return fail(
+        fmt::format("offset {} is {}, less than the one before, {}", fall - offsets.begin() + 1, fall[1], fall[0]));
   }
   if (offsets.back() == tokens) return okStatus();
   return fail(fmt::format("the last offset is {}, but there are {} tokens", offsets.back(), tokens));
@@ -205,36 +228,41 @@ Status Population::Block::turn(std::span<const std::int32_t> codes, const double
 }
 
 Status Population::Block::append(std::span<const std::int32_t> codes, const double* constants) {
-  if (codes.empty()) return noTokensError();
-  std::uint32_t variables = 0, parameters = 0;
-  std::size_t height = 0;
-  const std::size_t old = codes_.size();
-  codes_.resize(old + codes.size());
-  std::int32_t* const to = codes_.data() + old;
+  if (appendIfValid(codes, constants)) return okStatus();
+  return tokensError(codes, constants != nullptr);
+}
+
+// No branch here depends on the kind of a token, but masks do: kinds follow each other as if at random, and a branch
+// that is predicted wrongly takes longer than all the rest.
+bool Population::Block::appendIfValid(std::span<const std::int32_t> codes, const double* constants) {
+  const std::size_t first_constant = constants_.size();
+  codes_.insert(codes_.end(), codes.begin(), codes.end());
+  constants_.resize(first_constant + codes.size());
+  double* constant = constants_.data() + first_constant;
+  const std::uint32_t lacks_constants = maskOf(constants == nullptr);
+  std::uint32_t variables = 0, parameters = 0, faults = 0;
+  std::int32_t height = 0, least_height = 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::int32_t code = codes[i];
-    to[i] = code;
-    if (code > 0) {
-      const int arity = arityOfCode(code);
-      if (arity < 0) return codeError(i, code);
-      if (height < static_cast<std::size_t>(arity)) return operandsError(i, *opOfCode(code), height, "precede");
-      height = height - static_cast<std::size_t>(arity) + 1;
-      continue;
-    }
+    const std::uint32_t is_index = maskOf(code < 0), is_parameter = maskOf(isParameterCode(code));
+    const std::uint32_t number = static_cast<std::uint32_t>(code) & ~is_index;  // of an operator; else 0
+    const int arity = kArityOfCode[number < kCodes ? number : 0];
+    faults |= maskOf(number >= kCodes) | maskOf(arity < 0) | (maskOf(code == kConstantCode) & lacks_constants);
+    height -= arity;
+    least_height = std::min(least_height, height);
     ++height;
-    if (code == kConstantCode) {
-      if (constants == nullptr) return noConstants(i);
-      constants_.push_back(oneNaN(constants[i]));
-      continue;
-    }
-    const std::uint32_t index = indexOfCode(code);
-    if (index > Expression::kMaxIndex) return codeError(i, code);
-    std::uint32_t& largest = isParameterCode(code) ? parameters : variables;
-    largest = std::max(largest, index + 1);
+    variables = std::max(variables, codesDownTo(code, variableCode(0)) & is_index & ~is_parameter);
+    parameters = std::max(parameters, codesDownTo(code, kFirstParameterCode) & is_parameter);
+    *constant = constants == nullptr ? 0 : oneNaN(constants[i]);
+    constant += code == kConstantCode ? 1 : 0;
   }
-  if (height != 1) return leftValuesError(codes.size(), height);
+  constants_.resize(static_cast<std::size_t>(constant - constants_.data()));
+  constexpr std::uint32_t kMostIndices = Expression::kMaxIndex + 1;
+  if (height != 1 || least_height < 0 || faults != 0 || variables > kMostIndices || parameters > kMostIndices) {
+    return false;
+  }
   endEntry(variables, parameters);
-  return okStatus();
+  return true;
 }
 
 void Population::Block::addNone() {

@@ -14,6 +14,7 @@
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/code/direct_scratch.h"
+#include "runtime/code/interpreted/device_share.h"
 #include "runtime/code/interpreted/encode_scratch.h"
 #include "runtime/code/interpreted/front_end.h"
 #include "runtime/cuda/handles.h"
@@ -59,6 +60,7 @@ class KernelStore {
 
   /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.
   std::shared_ptr<const FrontEnd> frontEnd();
+  DeviceShare& deviceShare() noexcept { return device_share_; }
   /// Makes it, with its tables on the device by way of `stream`. Once is enough.
   Status makeFrontEnd(const std::shared_ptr<const Stream>& stream);
 
@@ -114,6 +116,7 @@ class KernelStore {
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
   std::shared_ptr<const FrontEnd> front_end_;
+  DeviceShare device_share_;
 };
 
 }  // namespace srjit

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/code/interpreted/device_encoding.h"
 #include "runtime/code/interpreted/encode.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/platform/guarded.h"
@@ -45,11 +46,16 @@ ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows
 }
 
 std::size_t TierSelection::bestParts(const PopulationView& population, const CompileOptions& options) const {
-  const auto tokens = population.size() == 0 ? 0 : population.offsets.back() - population.offsets.front();
-  const ExpectedWork work =
-      workOf(population.size(), static_cast<std::size_t>(tokens), options.expected_rows, options.expected_evaluations);
+  const std::size_t tokens =
+      population.size() == 0 ? 0 : static_cast<std::size_t>(population.offsets.back() - population.offsets.front());
+  const ExpectedWork work = workOf(population.size(), tokens, options.expected_rows, options.expected_evaluations);
   const DeviceCosts now = costs();
-  return srjit::bestParts(firstCode(*options.tier, self_test_.state(), now, work), now, work);
+  const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
+  const std::size_t best = srjit::bestParts(first, now, work);
+  if (first != CodeKind::kInterpreted || !isEncodedOnDevice(population.size(), tokens)) return best;
+  // Parts of too few expressions would be encoded on the host. Parts have about as many tokens, not expressions.
+  constexpr std::size_t kLeast = kLeastEncodedOnDevice + kLeastEncodedOnDevice / 4;
+  return std::clamp(population.size() / kLeast, std::size_t{1}, best);
 }
 
 double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const {
@@ -82,7 +88,7 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
     record(plan.failures, plan.nodes, plan.seconds_passes);
     program->setPlan(std::move(plan));
   } else {
-    if (isEncodedOnDevice(source)) prepareFrontEnd();
+    if (isEncodedOnDevice(source) && !source.is_continued) prepareFrontEnd();
     Code code = maker_.interpreted(graphs_of);
     record(code->failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
@@ -99,9 +105,10 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
 }
 
 // What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,
-// which may be the driver's. Where that fails, the host encodes.
+// which may be the driver's. Where that fails, the host encodes. It begins with the second population: the end of an
+// engine waits for the assembler, and one that encodes a single population would wait in vain.
 void TierSelection::prepareFrontEnd() {
-  if (asked_for_front_end_.exchange(true)) return;
+  if (!has_had_population_for_device_.exchange(true) || asked_for_front_end_.exchange(true)) return;
   (void)guarded([&] {
     jobs_.post([store = store_, queue = queue_] {
       (void)guarded([&] {

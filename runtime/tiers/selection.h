@@ -84,7 +84,7 @@ class TierSelection {
   CostRecorder costs_;
   DirectSelfTest self_test_;
   CodeMaker maker_;
-  std::atomic<bool> asked_for_front_end_ = false;
+  std::atomic<bool> has_had_population_for_device_ = false, asked_for_front_end_ = false;
 };
 
 }  // namespace srjit

@@ -10,22 +10,16 @@
 
 namespace {
 
-// Written by every thread of a launch, which all write the same.
-struct WorkerMemory {
-  std::byte* first;
-  std::uint64_t worker_bytes;
-};
-WorkerMemory memory;
-
-// Of what operator new gives; the first bytes of a worker's memory count those in use.
-constexpr std::uint64_t kAlignment = 16;
+// Of all workers. Written by every thread of a launch, which all write the same.
+std::byte* memory;
 
 unsigned threadNumber() {
   return __nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x();
 }
 unsigned threadCount() { return __nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x(); }
 
-std::byte* ownMemory() { return memory.first + threadNumber() * memory.worker_bytes; }
+std::byte* ownMemory() { return memory + threadNumber() * srjit::kWorkerBytes; }
+// The first bytes of a worker's memory count those in use.
 std::uint64_t& usedBytes() { return *reinterpret_cast<std::uint64_t*>(ownMemory()); }
 
 [[noreturn]] void endThread() {
@@ -38,8 +32,9 @@ std::uint64_t& usedBytes() { return *reinterpret_cast<std::uint64_t*>(ownMemory(
 // A worker takes memory, and gives none back: its vectors keep theirs from expression to expression. One without memory
 // left ends, and what it has not encoded is left to the host.
 void* operator new(std::size_t bytes) {
+  constexpr std::size_t kAlignment = srjit::kWorkerAlignment;
   const std::uint64_t first = usedBytes(), last = first + (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (last > memory.worker_bytes) endThread();
+  if (last > srjit::kWorkerBytes) endThread();
   usedBytes() = last;
   return ownMemory() + first;
 }
@@ -88,8 +83,8 @@ void Rewriter::reportRule(std::size_t, Op, const Operands&) const {}
 void Rewriter::reportEnd(NodeId) const {}
 
 extern "C" __attribute__((nvptx_kernel)) void srjit_encode(EncodeArguments arguments) {
-  memory = {arguments.memory, arguments.worker_bytes};
-  usedBytes() = kAlignment;
+  memory = arguments.memory;
+  usedBytes() = kWorkerAlignment;
   DeviceWorker worker(arguments);
   for (unsigned e = threadNumber(); e < arguments.population.expressions; e += threadCount()) worker.encode(e);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "compiler/interpreter/front_end/arguments.h"
 #include "passes/expression_optimizer.h"
@@ -13,11 +14,13 @@ class DeviceWorker {
  public:
   explicit DeviceWorker(const EncodeArguments& arguments);
 
-  /// Writes the program of expression `e` and its size; size 0 where it has no room, or the interpreter none for it.
+  /// Writes the program of expression `e` and its size. Size 0: the expression is too long, the program has no room, or
+  /// the interpreter has none for it.
   void encode(std::uint32_t e);
 
  private:
-  bool write(std::uint32_t e);
+  /// Gives EncodedSize::patches.
+  std::optional<std::uint8_t> write(std::uint32_t e);
 
   const EncodeArguments& arguments_;
   ExpressionOptimizer optimizer_;

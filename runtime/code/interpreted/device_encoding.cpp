@@ -12,16 +12,9 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kRangeExpressions = Population::kBlock;
-
 // Measured on an H200: more workers do not encode faster, as instructions are fetched for warps that go different ways
 // (docs/experiments.md).
 constexpr unsigned kBlocksPerMultiprocessor = 4;
-
-/// Of one worker: what its vectors grow to, with what they leave behind. Not a power of two: workers use the beginning
-/// of their memory most, and with such a stride these share few places of the caches (12.7 instead of 6.2 ms on an
-/// H200).
-constexpr std::size_t kWorkerBytes = (std::size_t{16} << 10) + 640;
 
 /// Arrays one behind another in one block of memory.
 class ArrayLayout {
@@ -60,9 +53,12 @@ DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, st
       count_(count),
       queue_(request.queue),
       front_end_(std::move(front_end)),
-      done_(queue_.cuda) {
-  for (std::size_t first = 0; first < count_; first += kRangeExpressions) {
-    ranges_.push_back({first, std::min(first + kRangeExpressions, count_)});
+      began_(queue_.cuda, Event::Timing::kOn),
+      done_(queue_.cuda, Event::Timing::kOn) {
+  std::size_t first = 0;
+  for (const Population::Block& block : source_.expressions.blocks().first(ceilDivide(count_, Population::kBlock))) {
+    ranges_.push_back({block, first, first + block.size()});
+    first += block.size();
   }
   try {
     encode(copyPopulation(), max_slots);
@@ -88,25 +84,11 @@ void DeviceEncoding::inRanges(const Work& work) {
   tbb::parallel_for(std::size_t{0}, ranges_.size(), [&](std::size_t r) { work(ranges_[r]); });
 }
 
-// Long expressions have no codes there, and no program.
 std::size_t DeviceEncoding::copyPopulation() {
-  const auto codesOf = [](const ExpressionView& tokens) {
-    return tokens.size() <= kMostCodesOnDevice ? tokens.codes() : std::span<const std::int32_t>();
-  };
-  const auto constantsOf = [](const ExpressionView& tokens) {
-    return tokens.size() <= kMostCodesOnDevice ? tokens.constants() : std::span<const double>();
-  };
-  inRanges([&](Range& range) {
-    for (std::size_t e = range.first; e < range.last; ++e) {
-      const ExpressionView tokens = source_.expressions[e];
-      range.codes += codesOf(tokens).size();
-      range.constants += constantsOf(tokens).size();
-    }
-  });
   std::size_t codes = 0, constants = 0;
   for (Range& range : ranges_) {
-    codes += std::exchange(range.codes, codes);
-    constants += std::exchange(range.constants, constants);
+    range.codes = std::exchange(codes, codes + range.block.codes().size());
+    range.constants = std::exchange(constants, constants + range.block.constants().size());
   }
   ArrayLayout layout;
   const std::size_t codes_at = layout.add<std::int32_t>(codes), constants_at = layout.add<double>(constants);
@@ -117,20 +99,17 @@ std::size_t DeviceEncoding::copyPopulation() {
   auto* const first_codes = at<std::uint32_t>(bytes, first_codes_at);
   auto* const first_constants = at<std::uint32_t>(bytes, first_constants_at);
   inRanges([&](const Range& range) {
-    std::size_t code = range.codes, constant = range.constants;
+    std::ranges::copy(range.block.codes(), at<std::int32_t>(bytes, codes_at) + range.codes);
+    std::ranges::copy(range.block.constants(), at<double>(bytes, constants_at) + range.constants);
     for (std::size_t e = range.first; e < range.last; ++e) {
-      const ExpressionView tokens = source_.expressions[e];
-      first_codes[e] = static_cast<std::uint32_t>(code);
-      first_constants[e] = static_cast<std::uint32_t>(constant);
-      std::ranges::copy(codesOf(tokens), at<std::int32_t>(bytes, codes_at) + code);
-      std::ranges::copy(constantsOf(tokens), at<double>(bytes, constants_at) + constant);
-      code += codesOf(tokens).size();
-      constant += constantsOf(tokens).size();
+      first_codes[e] = static_cast<std::uint32_t>(range.codes + range.block.firstCode(e - range.first));
+      first_constants[e] = static_cast<std::uint32_t>(range.constants + range.block.firstConstant(e - range.first));
     }
   });
   first_codes[count_] = static_cast<std::uint32_t>(codes);
   first_constants[count_] = static_cast<std::uint32_t>(constants);
   population_memory_ = DeviceBuffer(queue_.uploads, layout.bytes());
+  queue_.uploads->record(began_);
   queue_.uploads->copyToDevice(population_memory_.address(), bytes, layout.bytes());
   population_ = {at<std::int32_t>(population_memory_, codes_at), at<double>(population_memory_, constants_at),
                  at<std::uint32_t>(population_memory_, first_codes_at),
@@ -156,7 +135,6 @@ void DeviceEncoding::encode(std::size_t codes, std::uint32_t max_slots) {
   arguments.operators = at<std::uint32_t>(program_memory_, flags_at);
   arguments.variables = arguments.operators + kOpCount;
   arguments.memory = at<std::byte>(memory, 0);
-  arguments.worker_bytes = kWorkerBytes;
   arguments.first_slot = kFirstSlot;
   arguments.max_slots = max_slots;
   arguments.few_slots = fewSlots(source_.precision);
@@ -186,6 +164,7 @@ void DeviceEncoding::findPlaces() {
       range.nodes += size.nodes;
       range.tokens += size.tokens;
       range.parameters += size.parameters;
+      range.patches += size.patches;
       range.slots = std::max<std::uint32_t>(range.slots, size.slots);
     }
   });
@@ -196,6 +175,7 @@ void DeviceEncoding::findPlaces() {
     slots_ = std::max(slots_, range.slots);
     tokens_ += std::exchange(range.tokens, tokens_);
     parameters_ += std::exchange(range.parameters, parameters_);
+    patches_ += std::exchange(range.patches, patches_);
   }
   places_.resize(sizes_.size());
   inRanges([&](const Range& range) {
@@ -248,31 +228,16 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
                             .arguments = addressesOf(arguments)});
     queue_.uploads->copyToHost(sources, memory.address() + parameters_at, parameters_ * sizeof(ParameterSource));
   });
-  findPatches({sources, parameters_});
   table.resize(parameters_ + more_entries, patches_ + more_patches);
   writeParameters({sources, parameters_}, table);
-}
-
-std::span<const ParameterSource> DeviceEncoding::sourcesOf(std::size_t e,
-                                                           std::span<const ParameterSource> sources) const {
-  return sources.subspan(places_[e].parameter, sizes_[e].parameters);
-}
-
-void DeviceEncoding::findPatches(std::span<const ParameterSource> sources) {
-  inRanges([&](Range& range) {
-    for (std::size_t e = range.first; e < range.last; ++e) {
-      range.patches += static_cast<std::size_t>(std::ranges::count_if(
-          sourcesOf(e, sources), [](const ParameterSource& source) { return !source.isLiteral(); }));
-    }
-  });
-  for (Range& range : ranges_) patches_ += std::exchange(range.patches, patches_);
 }
 
 void DeviceEncoding::writeParameters(std::span<const ParameterSource> sources, ParameterTable& table) {
   inRanges([&](const Range& range) {
     std::size_t patch = range.patches;
     for (std::size_t e = range.first; e < range.last; ++e) {
-      patch = table.put(places_[e].parameter, patch, sourcesOf(e, sources), source_.parameterOffset(e));
+      patch = table.put(places_[e].parameter, patch, sources.subspan(places_[e].parameter, sizes_[e].parameters),
+                        source_.parameterOffset(e));
     }
   });
 }

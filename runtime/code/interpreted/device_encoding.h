@@ -15,16 +15,15 @@ namespace srjit {
 
 /// Populations of fewer expressions are encoded on the host: copies and launches would take longer.
 inline constexpr std::size_t kLeastEncodedOnDevice = 16'384;
-/// Longer expressions are left to the host: the memory of workers is for short ones.
-inline constexpr std::size_t kMostCodesOnDevice = 64;
 
 /// The first expressions of a source, of which the programs are on the device. Some are left to the host: long ones,
 /// and those that the interpreter has no program for. Not thread-safe. Members need a current context, work in parallel
 /// on the calling thread's arena, and throw CudaFailure and std::bad_alloc. What they give is known after finish().
 class DeviceEncoding {
  public:
-  /// Copies the first `count` expressions to the device and has them encoded there, meanwhile: for at most `max_slots`
-  /// slots, which are numbered from kFirstSlot on, as in programs that the host encodes.
+  /// Copies the first `count` expressions, which are all or a multiple of Population::kBlock, to the device and has
+  /// them encoded there, meanwhile: for at most `max_slots` slots, which are numbered from kFirstSlot on, as in
+  /// programs that the host encodes.
   DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
                  std::uint32_t max_slots);
   DeviceEncoding(const DeviceEncoding&) = delete;
@@ -34,6 +33,8 @@ class DeviceEncoding {
   /// Waits until they are encoded.
   void finish();
 
+  /// What the device took, with the copies.
+  double seconds() const { return done_.secondsSince(began_); }
   /// The expressions that are left to the host, ascending.
   const std::vector<std::uint32_t>& left() const noexcept { return left_; }
   std::size_t programs() const noexcept { return sizes_.size() - left_.size(); }
@@ -47,18 +48,18 @@ class DeviceEncoding {
 
   /// Where the tokens of each program begin among tokens(), in order of expression.
   void putOffsets(std::span<std::uint32_t> offsets) const;
-  /// Writes the programs to `tokens`, on the device, with these handlers and columns, and their parameters() and
-  /// patches() to the beginning of the table, which gets room for so many more.
+  std::size_t parameters() const noexcept { return parameters_; }  ///< of all programs: entries of their table
+  std::size_t patches() const noexcept { return patches_; }        ///< entries that are no literals
+  /// Writes the programs to `tokens`, on the device, with these handlers and columns, and their parameters to the
+  /// beginning of the table, which gets room for so many more.
   void link(std::span<const std::uint16_t> handlers, std::span<const std::uint32_t> staged_as,
             std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table, std::size_t more_entries,
             std::size_t more_patches);
-  /// Known after link().
-  std::size_t parameters() const noexcept { return parameters_; }
-  std::size_t patches() const noexcept { return patches_; }
 
  private:
-  /// Adjacent expressions that one task handles.
+  /// A block of the population, which one task handles: its expressions `first` to `last` - 1.
   struct Range {
+    const Population::Block& block;
     std::size_t first, last;
     std::size_t codes = 0, constants = 0;                 ///< before it, of all that are copied
     std::size_t tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
@@ -73,8 +74,6 @@ class DeviceEncoding {
   std::size_t copyPopulation();
   void encode(std::size_t codes, std::uint32_t max_slots);
   void findPlaces();
-  std::span<const ParameterSource> sourcesOf(std::size_t e, std::span<const ParameterSource> sources) const;
-  void findPatches(std::span<const ParameterSource> sources);
   void writeParameters(std::span<const ParameterSource> sources, ParameterTable& table);
 
   const ProgramSource& source_;
@@ -86,7 +85,7 @@ class DeviceEncoding {
   DevicePopulation population_{};
   EncodedPrograms encoded_{};
   std::shared_ptr<PinnedBuffer> population_staging_, sizes_staging_;  ///< not used by the device after finish()
-  Event done_;
+  Event began_, done_;
   bool in_flight_ = false;
   std::span<const EncodedSize> sizes_;
   std::span<const std::uint32_t> used_;  ///< flags by operator, then by variable

@@ -60,8 +60,9 @@ class ProgramEncoder {
     findSections();
     startOnDevice();
     beginChunks();
+    const Stopwatch share;
     encodeChunks(0);
-    if (on_device_) takeFromDevice();
+    if (on_device_) takeFromDevice(share.seconds());
     stageColumns();
     code_.report.seconds_passes = encoding.seconds();
     const Stopwatch linking;
@@ -147,21 +148,23 @@ class ProgramEncoder {
       return;
     }
     const DeviceLimits& limits = request_.queue.cuda->limits();
-    const auto share = shareOfDevice(request_.threads, limits.multiprocessors);
-    const auto count = static_cast<std::size_t>(share * static_cast<double>(chosen_.size()));
-    if (count < kLeastEncodedOnDevice / 4) return;
+    const double share = request_.store.deviceShare().of(request_.threads, limits.multiprocessors);
+    const auto blocks = static_cast<double>(ceilDivide(chosen_.size(), Population::kBlock));
+    const std::size_t count = Population::kBlock * static_cast<std::size_t>(share * blocks);
     const CurrentContext current(*request_.queue.cuda);
     on_device_.emplace(request_, count, std::move(front_end), static_cast<std::uint32_t>(limits_.slots));
     takeChosen(chosen_.subspan(count));
   }
 
-  // What the device left is encoded behind the host's share.
-  void takeFromDevice() {
+  // What the device left is encoded behind the host's share, which took `seconds`.
+  void takeFromDevice(double seconds) {
+    const std::size_t share = chosen_.size();
     {
       const CurrentContext current(*request_.queue.cuda);
       on_device_->finish();
+      request_.store.deviceShare().record({source_.expressions.size() - share, on_device_->seconds()},
+                                          {share, seconds});
     }
-    const std::size_t share = chosen_.size();
     takeChosen(on_device_->left());
     encodeChunks(share);
     code_.report.tokens += on_device_->expressionTokens();
@@ -487,8 +490,11 @@ std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
 }
 
 bool isEncodedOnDevice(const ProgramSource& source) {
-  return !source.derivation && !source.pipeline && source.expressions.size() >= kLeastEncodedOnDevice &&
-         source.tokens < kLeastTokensToFind * source.expressions.size();
+  return !source.derivation && !source.pipeline && isEncodedOnDevice(source.expressions.size(), source.tokens);
+}
+
+bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens) {
+  return expressions >= kLeastEncodedOnDevice && tokens < kLeastTokensToFind * expressions;
 }
 
 // What the device encodes takes more of its memory, so lack of it is none of the host's alone.

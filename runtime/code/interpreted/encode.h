@@ -15,6 +15,8 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 /// Whether encodeForDevice() has the device encode these expressions, once the kernels for that are loaded
 /// (KernelStore::frontEnd): many short ones, of which no program of the generation before is looked for.
 bool isEncodedOnDevice(const ProgramSource& source);
+/// The same of so many expressions with so many tokens, where neither a pipeline nor a derivation is given.
+bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens);
 
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }

@@ -72,7 +72,7 @@ class EncodeModel final : public KernelModel {
     }
     translate(arguments.operators, kOpCount);
     translate(arguments.variables, variables);
-    translate(arguments.memory, std::size_t{launch.grid[0]} * launch.block[0] * arguments.worker_bytes);
+    translate(arguments.memory, std::size_t{launch.grid[0]} * launch.block[0] * kWorkerBytes);
     translate(arguments.rules.ops);
     translate(arguments.rules.variants);
     translate(arguments.rules.checks);

@@ -67,7 +67,7 @@ struct EncodingMachine : FakeMachine {
   std::atomic<bool> allowed = false, fails = false;
 };
 
-/// The result of `compile`, by the device: the kernels for that are made in the background of the first.
+/// The result of `compile`, by the device: the kernels for that are made in the background of the second.
 template <class Compile>
 Program encodedBy(const Compile& compile) {
   std::optional<Program> program;
@@ -186,6 +186,7 @@ TEST(DeviceEncoding, AnEngineMayEndBeforeItsKernelsAreThere) {
   for (const bool are_allowed : {false, true}) {
     EncodingMachine machine;
     std::optional<Engine> engine = machine.engine();
+    engine->compile(w.expressions, {.tier = Tier::kInterpret});
     const Program program = engine->compile(w.expressions, {.tier = Tier::kInterpret});
     std::thread allowing;
     if (are_allowed) {
@@ -392,6 +393,7 @@ TEST(DeviceEncoding, WithoutTheKernelsTheHostEncodesAndAsksOnce) {
   const Program first = engine.compile(w.expressions, {.tier = Tier::kInterpret});
   const Losses expected = engine.loss(first, data, w.parameters).value();
   machine.allow();
+  engine.compile(w.expressions, {.tier = Tier::kInterpret});
   waitUntil([&] { return machine.images->count("front end") == 1; });
   for (int round = 0; round < 5; ++round) {
     const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
@@ -403,13 +405,37 @@ TEST(DeviceEncoding, WithoutTheKernelsTheHostEncodesAndAsksOnce) {
   EXPECT_TRUE(engine.notices().empty());
 }
 
+// Nor does the first large one: the end of its engine would wait for them.
 TEST(DeviceEncoding, SmallPopulationsAskForNoKernels) {
   EncodingMachine machine;
   machine.allow();
+  const Workload w = populationOf(kEncoded, Precision::kF32);
   {
     const Engine engine = machine.engine();
-    const Workload w = populationOf(500, Precision::kF32);
-    EXPECT_TRUE(engine.compile(w.expressions, {.tier = Tier::kInterpret}).failures().empty());
+    for (const std::size_t count : {std::size_t{500}, kLeastEncodedOnDevice - 1, kEncoded}) {
+      const std::span<const Expression> some = std::span(w.expressions).first(count);
+      EXPECT_TRUE(engine.compile(some, {.tier = Tier::kInterpret}).failures().empty());
+    }
+  }
+  EXPECT_EQ(machine.images->count("front end"), 0U);
+  {
+    const Engine engine = machine.engine();
+    for (int i = 0; i < 2; ++i) engine.compile(w.expressions, {.tier = Tier::kInterpret});
+    waitUntil([&] { return machine.images->count("front end") == 1; });
+  }
+}
+
+// A part of a population that begins with another part is no second population.
+TEST(DeviceEncoding, PartsOfOnePopulationAskForNoKernels) {
+  EncodingMachine machine({.lag = true});
+  machine.allow();
+  machine.population_parts = 3;
+  const Workload w = populationOf(4 * kEncoded, Precision::kF32);
+  TokenArrays arrays;
+  for (const Expression& expression : w.expressions) arrays.addPostfix(expression);
+  {
+    const Engine engine = machine.engine({.tier = Tier::kInterpret});
+    EXPECT_TRUE(engine.loss(arrays.view(), engine.upload(w.view()).value(), w.parameters).ok());
   }
   EXPECT_EQ(machine.images->count("front end"), 0U);
 }
@@ -509,6 +535,18 @@ TEST(DeviceEncoding, ShortMemoryAfterEncodingIsNoFailure) {
   EXPECT_GT(by_device, 0U);
 }
 
+// While the device encodes.
+TEST_F(EncodingFaults, TheDeadlineMayPass) {
+  machine_.driver.forgetCalls();
+  const Engine hurried = engine_.withLimits({.max_seconds = 1e-9}).value();
+  const Program program = hurried.compile(w_.expressions, {.tier = Tier::kInterpret});
+  ASSERT_EQ(program.failures().size(), w_.expressions.size());
+  EXPECT_EQ(program.failures()[0].error.code, Errc::kLimit);
+  EXPECT_EQ(machine_.launchesOf(kEncodeKernel), 1U);
+  EXPECT_EQ(machine_.launchesOf(kLinkKernel), 0U);
+  expectRecovery();
+}
+
 TEST_F(EncodingFaults, AFailedLaunchIsAFailureOfAllExpressions) {
   for (const std::size_t launch : {1, 2}) {
     machine_.driver.forgetCalls();
@@ -580,7 +618,7 @@ TEST(DeviceEncoding, LoadingTheKernelsMayFail) {
     EncodingMachine machine;
     const Engine engine = machine.engine();
     const auto compile = [&] { return engine.compile(w.expressions, {.tier = Tier::kInterpret}); };
-    compile();
+    for (int population = 0; population < 2; ++population) compile();
     // Lack of memory would be tried again.
     machine.driver.failAt(entry, 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     machine.allow();
