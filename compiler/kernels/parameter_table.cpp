@@ -1,9 +1,11 @@
 #include "compiler/kernels/parameter_table.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 
 namespace srjit {
 namespace {
@@ -11,17 +13,15 @@ namespace {
 // Entries that one task writes; about ten microseconds.
 constexpr std::size_t kGrain = 1 << 14;
 
-template <class T, class Patches>
-void fillTable(const Patches& patches, std::span<const double> parameters, T* table) {
-  const auto fillRange = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      table[patches[i].entry] = static_cast<T>(parameters[patches[i].parameter]);
-    }
-  };
-  // Waking another thread takes longer than filling in few.
-  if (patches.size() <= 2 * kGrain) return fillRange(0, patches.size());
-  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, patches.size(), kGrain),
-                    [&](const auto& range) { fillRange(range.begin(), range.end()); });
+/// body(begin, end) of ranges that together are 0 to count - 1.
+template <class Body>
+void inRanges(std::size_t count, const Body& body) {
+  // Waking another thread takes longer than writing few.
+  if (count <= 2 * kGrain) return body(std::size_t{0}, count);
+  tbb::this_task_arena::isolate([&] {
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kGrain),
+                      [&](const auto& range) { body(range.begin(), range.end()); });
+  });
 }
 
 }  // namespace
@@ -58,27 +58,40 @@ void ParameterTable::put(std::size_t entry, std::size_t patch, const ParameterTa
                          [&](const Patch& of) { return Patch{base + of.entry, of.parameter}; });
 }
 
-std::size_t ParameterTable::put(std::size_t entry, std::size_t patch, std::span<const ParameterSource> sources,
-                                std::size_t parameter_offset) {
+// Which entries are literals cannot be predicted, so no branch depends on it: a literal writes the patch that the next
+// parameter overwrites.
+void ParameterTable::put(std::size_t entry, std::size_t patch, std::size_t patches,
+                         std::span<const ParameterSource> sources, std::size_t parameter_offset) {
+  const std::size_t end = patch + patches;
   for (const ParameterSource& source : sources) {
-    if (!source.isLiteral()) {
-      patches_[patch++] = {static_cast<std::uint32_t>(entry),
-                           static_cast<std::uint32_t>(parameter_offset + source.index)};
+    const std::uint64_t is_parameter = source.isLiteral() ? 0 : 1, literal_bits = is_parameter - 1;
+    if (patch < end) {
+      patches_[patch] = {static_cast<std::uint32_t>(entry),
+                         static_cast<std::uint32_t>(parameter_offset + source.index)};
     }
-    literals_[entry++] = source.isLiteral() ? source.literal : 0.0;
+    patch += is_parameter;
+    literals_[entry++] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(source.literal) & literal_bits);
   }
-  return patch;
 }
 
 void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {
   withZeroOf(precision, [&]<class T>(T) {
-    std::transform(literals_.begin(), literals_.end(), reinterpret_cast<T*>(table),
-                   [](double value) { return static_cast<T>(value); });
+    T* const entries = reinterpret_cast<T*>(table);
+    inRanges(size(), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) entries[i] = static_cast<T>(literals_[i]);
+    });
   });
 }
 
 void ParameterTable::fill(std::span<const double> parameters, Precision precision, std::byte* table) const {
-  withZeroOf(precision, [&]<class T>(T) { fillTable(patches_, parameters, reinterpret_cast<T*>(table)); });
+  withZeroOf(precision, [&]<class T>(T) {
+    T* const entries = reinterpret_cast<T*>(table);
+    inRanges(patches_.size(), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        entries[patches_[i].entry] = static_cast<T>(parameters[patches_[i].parameter]);
+      }
+    });
+  });
 }
 
 }  // namespace srjit

@@ -59,20 +59,20 @@ class ParameterTable {
   }
   /// The entries of `other` become those from `entry` on; of its parameters, the first is the patch `patch`.
   void put(std::size_t entry, std::size_t patch, const ParameterTable& other);
-  /// `sources`, of one expression whose parameters begin at `parameter_offset`, become the entries from `entry` on; of
-  /// its parameters, the first is the patch `patch`. Gives the patch behind them.
-  std::size_t put(std::size_t entry, std::size_t patch, std::span<const ParameterSource> sources,
-                  std::size_t parameter_offset);
+  /// `sources`, of one expression whose parameters begin at `parameter_offset`, become the entries from `entry` on;
+  /// `patches` of them are parameters, of which the first is the patch `patch`.
+  void put(std::size_t entry, std::size_t patch, std::size_t patches, std::span<const ParameterSource> sources,
+           std::size_t parameter_offset);
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);
   /// All entries of `other`, in order, behind those that are here.
   void append(const ParameterTable& other);
 
-  /// Writes all entries to `table`, rounded to the precision; parameters count as 0 until fill().
+  /// Writes all entries to `table`, rounded to the precision; parameters count as 0 until fill(). Both work in parallel
+  /// on the thread's arena if they have many to write, isolated: the thread runs no other tasks meanwhile.
   void writeLiterals(Precision precision, std::byte* table) const;
-  /// Writes the caller's parameters into a table that has the literals; in parallel on the thread's arena if there are
-  /// many.
+  /// Writes the caller's parameters into a table that has the literals.
   void fill(std::span<const double> parameters, Precision precision, std::byte* table) const;
 
  private:

@@ -21,8 +21,8 @@ namespace srjit {
 /// thread-safe. Throws CudaFailure; member functions need a current context.
 class DeviceRun {
  public:
-  /// Finds or makes the kernels and takes memory, at most `budget` bytes of the device (RunMemory). Errors: those of
-  /// KernelLauncher::prepare().
+  /// Finds or makes the kernels and takes memory, at most `budget` bytes of the device (RunMemory); many literals are
+  /// written in parallel on the thread's arena. Errors: those of KernelLauncher::prepare().
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
   /// Waits for work that was submitted and not waited for, also because a wait failed: its memory, and what its data

@@ -292,7 +292,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
   plan.carries_chains = task.part.has_value();
   if (auto run = idle_->take(plan)) return run;
-  return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
+  return inArena([&] { return DeviceRun::create(std::move(plan), data, budget(kShareForWork)); });
 }
 
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {

@@ -236,8 +236,10 @@ void DeviceEncoding::writeParameters(std::span<const ParameterSource> sources, P
   inRanges([&](const Range& range) {
     std::size_t patch = range.patches;
     for (std::size_t e = range.first; e < range.last; ++e) {
-      patch = table.put(places_[e].parameter, patch, sources.subspan(places_[e].parameter, sizes_[e].parameters),
-                        source_.parameterOffset(e));
+      const EncodedSize size = sizes_[e];
+      const std::size_t entry = places_[e].parameter;
+      table.put(entry, patch, size.patches, sources.subspan(entry, size.parameters), source_.parameterOffset(e));
+      patch += size.patches;
     }
   });
 }
