@@ -270,7 +270,7 @@ std::size_t PoolExecutor::bestParts(const PopulationView& population, const Comp
 
 Status PoolExecutor::prepareShare(const Task& task, const std::shared_ptr<PoolShare>& share) {
   Status prepared = guarded([&]() -> Status {
-    const Result<Task> own = shareOf(task, *share, devices_);
+    const Result<Task> own = shareOf(task, *share, devices_, compiler_);
     if (!own) return own.error();
     return devices_.call(share->device, [&](Executor& executor) { return executor.prepare(*own); });
   });

@@ -12,15 +12,16 @@
 
 namespace srjit {
 
-Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices& devices) {
-  if (!share.program) return *share.error;
+Result<Task> shareOf(const Task& task, PoolShare& share, const PoolDevices& devices, const PoolCompiler& compiler) {
   const auto replica = replicaOn(task.data.state(), share.device);
   if (devices.isLost(share.device) || replica == nullptr) {
     return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices.name(share.device)), {}};
   }
+  Result<Program> program = compiler.programOf(share, task.deadline);
+  if (!program) return std::move(program).error();
   const ProgramSource& source = *share.order.source;
   return Task{
-      .program = *share.program,
+      .program = std::move(*program),
       .data = Dataset(replica),
       .parameters = task.parameters.subspan(share.order.parameter, source.parameterOffset(source.expressions.size())),
       .loss = task.loss,
@@ -102,7 +103,7 @@ std::size_t PoolFlight::predictionBytes(std::size_t outputs) const {
 }
 
 Result<PoolPart> PoolFlight::start(const std::shared_ptr<PoolShare>& share) const {
-  Result<Task> task = shareOf(task_, *share, devices_);
+  Result<Task> task = shareOf(task_, *share, devices_, compiler_);
   if (!task) return std::move(task).error();
   PoolPart part{share, {}, nullptr};
   const std::size_t offset = predictionBytes(share->order.output);

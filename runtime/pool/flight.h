@@ -71,7 +71,7 @@ class PoolFlight final : public Flight {
 };
 
 /// The part of a task that is a share's: its program, data and parameters. Errors: kMachine if the share's device does
-/// not have these.
-Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices& devices);
+/// not have these, and cannot make the program either (PoolCompiler::programOf).
+Result<Task> shareOf(const Task& task, PoolShare& share, const PoolDevices& devices, const PoolCompiler& compiler);
 
 }  // namespace srjit

@@ -13,6 +13,7 @@ namespace {
 /// Gives the programs of a share to `take`: its own, or those of its others that are there.
 template <class Take>
 void forEachProgram(const std::shared_ptr<PoolShare>& share, const Take& take) {
+  if (const std::optional<Program> later = share->elsewhere.find(share->device)) return take(*share, *later);
   const std::lock_guard lock(share->mutex);
   if (!share->others) {
     if (share->program) take(*share, *share->program);
@@ -154,6 +155,12 @@ Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, cons
   }
   executor.compile(*state, order.options, deadline);
   return Program(std::move(state));
+}
+
+Result<Program> PoolCompiler::programOf(PoolShare& share, const Deadline& deadline) const {
+  if (share.program) return *share.program;
+  return devices_.call(share.device,
+                       [&](Executor&) -> Result<Program> { return programOn(share, share.device, deadline); });
 }
 
 Program PoolCompiler::programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const {

@@ -29,14 +29,15 @@ struct PoolOrder {
 struct PoolShare {
   std::size_t device = 0;
   PoolOrder order;
-  std::optional<Program> program;  ///< nothing if the device could not make it, for this reason:
+  std::optional<Program> program;  ///< nothing if the device could not make it at first, for this reason:
   std::optional<Error> error = {};
   std::vector<std::size_t> tried;  ///< the device, and those that could not do more than this share before
 
   std::timed_mutex mutex;
   /// The same expressions for other devices, made when this one cannot evaluate them; guarded by the mutex.
   std::optional<PoolShares> others;
-  /// The same expressions as a program of each other device, of which each has some of the rows.
+  /// The same expressions as a program of each other device, of which each has some of the rows; of its own, if that
+  /// made it later.
   ProgramsMade<std::size_t> elsewhere;
 };
 
@@ -72,6 +73,9 @@ class PoolCompiler {
   /// the share's own device cannot evaluate them. Throws an ErrorException (kLimit) if another call makes them until
   /// the deadline.
   Result<PoolShares> othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const;
+  /// The program of a share on its own device, which tries again to make it if it could not before: memory may be short
+  /// for a moment alone. Errors: those of making it.
+  Result<Program> programOf(PoolShare& share, const Deadline& deadline) const;
   /// The program of a share on a device. Throws what guarded() catches.
   Program programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const;
 

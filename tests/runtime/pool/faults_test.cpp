@@ -174,21 +174,57 @@ TEST_P(LostOfMany, ShortMemoryIsNoLoss) {
   for (const auto& share : program.state().on_pool->shares()) EXPECT_TRUE(share->others) << "device " << share->device;
 }
 
-// Nor is too little memory of all but one: always the same one, since a device does not try again to make what it once
-// could not make for another. Failures left over add to those of the next evaluation, so some hit such work.
+// Nor is too little memory of all but one, whichever that is: what a device could not make for another one for want of
+// memory, it makes later.
 TEST_P(LostOfMany, ShortMemoryOfAllButOneIsNoLoss) {
   const Dataset data = engine_.upload(w_.view()).value();
   const Program program = engine_.compile(w_.expressions);
-  for (std::size_t n = 1; n < 12; ++n) {
-    for (int device = 0; device < last(); ++device) {
+  for (std::size_t n = 1; n < 4 * GetParam(); ++n) {
+    for (int device = 0; device <= last(); ++device) {
+      if (static_cast<std::size_t>(device) == n % GetParam()) continue;
       machine_.driver.failAt("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, device);
-      machine_.driver.failAt("cuMemcpyHtoDAsync", n, CUDA_ERROR_OUT_OF_MEMORY, device);
+      // Of what a device makes for others, or of its own evaluation.
+      for (std::size_t copy = 1; copy <= n; ++copy) {
+        machine_.driver.failAt("cuMemcpyHtoDAsync", copy, CUDA_ERROR_OUT_OF_MEMORY, device);
+      }
     }
     const Result<Losses> losses = engine_.loss(program, data, w_.parameters);
     ASSERT_TRUE(losses.ok()) << losses.error().message;
     expectSameLosses(*losses, expected_, "short of memory");
+    machine_.driver.forgetFailures();
   }
   EXPECT_TRUE(engine_.notices().empty());
+}
+
+// The second GPU has no memory for its part of the lost first one's share. The third does it, until there is memory.
+TEST(PoolFaults, WhatADeviceHadNoMemoryToMakeItMakesLater) {
+  FakeMachine machine(manyDevices(3));
+  const Workload w = arithmeticWorkload(41, 30, 200, Precision::kF32);
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const auto expectLosses = [&](const char* when) {
+    expectSameLosses(engine.loss(program, data, w.parameters).value(), expected, when);
+    EXPECT_EQ(program.status().served.interpreted, w.expressions.size()) << when;
+  };
+  expectLosses("on all");
+  machine.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 0);
+  for (std::size_t n = 1; n <= 20; ++n) {
+    machine.driver.failAt("cuMemAllocFromPoolAsync", n, CUDA_ERROR_OUT_OF_MEMORY, 1);
+  }
+  expectLosses("without memory");
+  const PoolShare& lost = *program.state().on_pool->shares()[0];
+  ASSERT_TRUE(lost.others);
+  const PoolShare& part = *lost.others->front();
+  ASSERT_EQ(part.device, 1U);
+  EXPECT_FALSE(part.program);
+  EXPECT_FALSE(part.elsewhere.find(1));
+  machine.driver.forgetFailures();
+  expectLosses("with memory");
+  EXPECT_TRUE(part.elsewhere.find(1));
+  machine.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 2);
+  expectLosses("alone");
 }
 
 // Every call of the driver fails once: the others do it, or there is an error; never wrong numbers.

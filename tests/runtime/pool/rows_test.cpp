@@ -133,6 +133,8 @@ TEST_P(DividedData, ShortMemoryIsNoLoss) {
     const Result<Losses> losses = all_.loss(program_, data_, w_.parameters);
     ASSERT_TRUE(losses.ok()) << losses.error().message;
     expectSameLosses(*losses, expected(), "short of memory");
+    // An evaluation of fewer copies would leave the failure to the next one.
+    machine_.driver.forgetFailures();
   }
   EXPECT_TRUE(all_.notices().empty());
 }
