@@ -45,6 +45,11 @@ unsigned blocksFor(std::size_t expressions, const DeviceQueue& queue) {
   return static_cast<unsigned>(std::min(most, ceilDivide(expressions, std::size_t{kEncodeThreads})));
 }
 
+template <class Ranges, class Work>
+void forEachInParallel(Ranges& ranges, const Work& work) {
+  tbb::parallel_for(std::size_t{0}, ranges.size(), [&](std::size_t r) { work(ranges[r]); });
+}
+
 }  // namespace
 
 DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
@@ -79,11 +84,6 @@ void DeviceEncoding::finish() {
   findPlaces();
 }
 
-template <class Work>
-void DeviceEncoding::inRanges(const Work& work) {
-  tbb::parallel_for(std::size_t{0}, ranges_.size(), [&](std::size_t r) { work(ranges_[r]); });
-}
-
 std::size_t DeviceEncoding::copyPopulation() {
   std::size_t codes = 0, constants = 0;
   for (Range& range : ranges_) {
@@ -98,7 +98,7 @@ std::size_t DeviceEncoding::copyPopulation() {
   auto* const bytes = static_cast<std::byte*>(population_staging_->data());
   auto* const first_codes = at<std::uint32_t>(bytes, first_codes_at);
   auto* const first_constants = at<std::uint32_t>(bytes, first_constants_at);
-  inRanges([&](const Range& range) {
+  forEachInParallel(ranges_, [&](const Range& range) {
     std::ranges::copy(range.block.codes(), at<std::int32_t>(bytes, codes_at) + range.codes);
     std::ranges::copy(range.block.constants(), at<double>(bytes, constants_at) + range.constants);
     for (std::size_t e = range.first; e < range.last; ++e) {
@@ -153,14 +153,15 @@ void DeviceEncoding::encode(std::size_t codes, std::uint32_t max_slots) {
 }
 
 void DeviceEncoding::findPlaces() {
-  inRanges([&](Range& range) {
+  forEachInParallel(ranges_, [&](Range& range) {
+    range.expression_tokens = range.block.tokens();
     for (std::size_t e = range.first; e < range.last; ++e) {
       const EncodedSize size = sizes_[e];
       if (size.tokens == 0) {
         range.left.push_back(static_cast<std::uint32_t>(e));
+        range.expression_tokens -= source_.expressions[e].size();
         continue;
       }
-      range.expression_tokens += source_.expressions[e].size();
       range.nodes += size.nodes;
       range.tokens += size.tokens;
       range.parameters += size.parameters;
@@ -169,6 +170,7 @@ void DeviceEncoding::findPlaces() {
     }
   });
   for (Range& range : ranges_) {
+    range.programs = range.first - left_.size();
     left_.insert(left_.end(), range.left.begin(), range.left.end());
     expression_tokens_ += range.expression_tokens;
     nodes_ += range.nodes;
@@ -177,8 +179,9 @@ void DeviceEncoding::findPlaces() {
     parameters_ += std::exchange(range.parameters, parameters_);
     patches_ += std::exchange(range.patches, patches_);
   }
-  places_.resize(sizes_.size());
-  inRanges([&](const Range& range) {
+  places_staging_ = queue_.pinned.take(sizes_.size() * sizeof(ProgramPlace));
+  places_ = places_staging_->as<ProgramPlace>().first(sizes_.size());
+  forEachInParallel(ranges_, [&](const Range& range) {
     std::size_t token = range.tokens, parameter = range.parameters;
     for (std::size_t e = range.first; e < range.last; ++e) {
       places_[e] = {static_cast<std::uint32_t>(token), static_cast<std::uint32_t>(parameter)};
@@ -189,24 +192,25 @@ void DeviceEncoding::findPlaces() {
 }
 
 void DeviceEncoding::putOffsets(std::span<std::uint32_t> offsets) const {
-  std::size_t program = 0;
-  for (std::size_t e = 0; e < sizes_.size(); ++e) {
-    if (sizes_[e].tokens != 0) offsets[program++] = places_[e].token;
-  }
+  forEachInParallel(ranges_, [&](const Range& range) {
+    std::size_t program = range.programs;
+    for (std::size_t e = range.first; e < range.last; ++e) {
+      if (sizes_[e].tokens != 0) offsets[program++] = places_[e].token;
+    }
+  });
 }
 
 void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<const std::uint32_t> staged_as,
                           std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table,
                           std::size_t more_entries, std::size_t more_patches) {
   ArrayLayout layout;
-  const std::size_t places_at = layout.add<ProgramPlace>(places_.size());
   const std::size_t handlers_at = layout.add<std::uint16_t>(handlers.size());
   const std::size_t staged_at = layout.add<std::uint32_t>(staged_as.size());
   const std::size_t copied = layout.bytes();
+  const std::size_t places_at = layout.add<ProgramPlace>(places_.size());
   const std::size_t parameters_at = layout.add<ParameterSource>(parameters_);
   const std::shared_ptr<PinnedBuffer> staging = queue_.pinned.take(layout.bytes());
   auto* const bytes = static_cast<std::byte*>(staging->data());
-  std::ranges::copy(places_, at<ProgramPlace>(bytes, places_at));
   std::ranges::copy(handlers, at<std::uint16_t>(bytes, handlers_at));
   std::ranges::copy(staged_as, at<std::uint32_t>(bytes, staged_at));
   const DeviceBuffer memory(queue_.uploads, layout.bytes());
@@ -222,6 +226,7 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
   auto* const sources = at<ParameterSource>(bytes, parameters_at);
   queue_.uploads->complete([&] {
     queue_.uploads->copyToDevice(memory.address(), bytes, copied);
+    queue_.uploads->copyToDevice(memory.address() + places_at, places_.data(), places_.size_bytes());
     queue_.uploads->launch({.kernel = front_end_->linkKernel().get(),
                             .grid_x = static_cast<unsigned>(ceilDivide(places_.size(), std::size_t{kEncodeThreads})),
                             .block_threads = kEncodeThreads,
@@ -233,7 +238,7 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
 }
 
 void DeviceEncoding::writeParameters(std::span<const ParameterSource> sources, ParameterTable& table) {
-  inRanges([&](const Range& range) {
+  forEachInParallel(ranges_, [&](const Range& range) {
     std::size_t patch = range.patches;
     for (std::size_t e = range.first; e < range.last; ++e) {
       const EncodedSize size = sizes_[e];

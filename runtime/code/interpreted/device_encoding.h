@@ -61,15 +61,13 @@ class DeviceEncoding {
   struct Range {
     const Population::Block& block;
     std::size_t first, last;
-    std::size_t codes = 0, constants = 0;                 ///< before it, of all that are copied
-    std::size_t tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
-    std::size_t expression_tokens = 0, nodes = 0;         ///< of its programs
-    std::uint32_t slots = 0;                              ///< likewise, the most
+    std::size_t codes = 0, constants = 0;                               ///< before it, of all that are copied
+    std::size_t programs = 0, tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
+    std::size_t expression_tokens = 0, nodes = 0;                       ///< of its programs
+    std::uint32_t slots = 0;                                            ///< likewise, the most
     std::vector<std::uint32_t> left = {};
   };
 
-  template <class Work>
-  void inRanges(const Work& work);
   /// Gives the number of tokens that are copied.
   std::size_t copyPopulation();
   void encode(std::size_t codes, std::uint32_t max_slots);
@@ -90,7 +88,8 @@ class DeviceEncoding {
   std::span<const EncodedSize> sizes_;
   std::span<const std::uint32_t> used_;  ///< flags by operator, then by variable
   std::vector<std::uint32_t> left_;
-  std::vector<ProgramPlace> places_;
+  std::shared_ptr<PinnedBuffer> places_staging_;
+  std::span<ProgramPlace> places_;  ///< by expression
   std::size_t tokens_ = 0, expression_tokens_ = 0, nodes_ = 0, parameters_ = 0, patches_ = 0;
   std::uint32_t slots_ = 0;
 };
