@@ -119,6 +119,8 @@ std::shared_ptr<const FrontEnd> KernelStore::frontEnd() {
   return front_end_;
 }
 
+bool KernelStore::hasFrontEndImage() { return cache_->has(keyOfFrontEnd(options({}, 4), identity_)); }
+
 Status KernelStore::makeFrontEnd(const std::shared_ptr<const Stream>& stream) {
   const DeviceOptions made_for = options({}, 4);
   auto module = load(keyOfFrontEnd(made_for, identity_), [&] { return images_->frontEnd(made_for); });

@@ -60,6 +60,8 @@ class KernelStore {
 
   /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.
   std::shared_ptr<const FrontEnd> frontEnd();
+  /// Whether makeFrontEnd() would only have to load the image, as far as is known without reading it.
+  bool hasFrontEndImage();
   DeviceShare& deviceShare() noexcept { return device_share_; }
   /// Makes it, with its tables on the device by way of `stream`. Once is enough.
   Status makeFrontEnd(const std::shared_ptr<const Stream>& stream);

@@ -105,10 +105,11 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
 }
 
 // What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,
-// which may be the driver's. Where that fails, the host encodes. It begins with the second population: the end of an
-// engine waits for the assembler, and one that encodes a single population would wait in vain.
+// which may be the driver's. Where that fails, the host encodes. Making begins with the second population: the end of
+// an engine waits for the assembler, and one that encodes a single population would wait in vain.
 void TierSelection::prepareFrontEnd() {
-  if (!has_had_population_for_device_.exchange(true) || asked_for_front_end_.exchange(true)) return;
+  const bool is_first = !has_had_population_for_device_.exchange(true);
+  if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return;
   (void)guarded([&] {
     jobs_.post([store = store_, queue = queue_] {
       (void)guarded([&] {

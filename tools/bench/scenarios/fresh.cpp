@@ -165,6 +165,7 @@ class FreshBench {
       const Dataset uploaded = must(engine.upload(data.view()));
       const auto once = [&] { return timeOneCall(engine, uploaded, next(work), Tier::kAuto).milliseconds; };
       once();
+      awaitDeviceEncoding(engine, uploaded, work);
       const std::vector<double> samples = context_.sample(kSamples, kSampleSeconds / 2, once);
       add(fmt::format("{}: token arrays to losses, in {} part{}", work.what(), parts, parts == 1 ? "" : "s"), "ms",
           samples);
