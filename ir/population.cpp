@@ -119,7 +119,14 @@ Status checkArrays(const PopulationView& population) {
   }
   if (offsets.empty()) return tokens == 0 ? okStatus() : fail(fmt::format("{} tokens, but no offsets", tokens));
   if (offsets.front() != 0) return fail(fmt::format("offset 0 is {}, expected 0", offsets.front()));
-  if (const auto fall = std::ranges::adjacent_find(offsets, std::greater<>()); fall != offsets.end()) {
+  // Offset 0 is not negative: where one falls, it or the difference is. All are looked at, several at a time.
+  std::uint64_t signs = 0;
+  for (std::size_t e = 1; e < offsets.size(); ++e) {
+    const auto offset = static_cast<std::uint64_t>(offsets[e]);
+    signs |= offset | (offset - static_cast<std::uint64_t>(offsets[e - 1]));
+  }
+  if (static_cast<std::int64_t>(signs) < 0) {
+    const auto fall = std::ranges::adjacent_find(offsets, std::greater<>());
     return fail(
         fmt::format("offset {} is {}, less than the one before, {}", fall - offsets.begin() + 1, fall[1], fall[0]));
   }
@@ -139,9 +146,8 @@ ExpressionView Population::Block::operator[](std::size_t i) const noexcept {
   const bool is_last = i + 1 == entries_.size();
   const std::size_t codes_end = is_last ? codes_.size() : entries_[i + 1].code;
   const std::size_t constants_end = is_last ? constants_.size() : entries_[i + 1].constant;
-  return {std::span(codes_).subspan(entry.code, codes_end - entry.code),
-          std::span(constants_).subspan(entry.constant, constants_end - entry.constant), entry.variables,
-          entry.parameters};
+  return {codes().subspan(entry.code, codes_end - entry.code),
+          constants().subspan(entry.constant, constants_end - entry.constant), entry.variables, entry.parameters};
 }
 
 void Population::Block::endEntry(std::uint32_t variables, std::uint32_t parameters) {
@@ -160,17 +166,16 @@ void Population::Block::reserve(std::size_t expressions, std::size_t tokens) {
 void Population::Block::add(const Expression& expression) {
   beginEntry();
   for (const Token& token : expression.tokens()) {
-    codes_.push_back(codeOf(token));
-    if (token.kind == Token::Kind::kConstant) constants_.push_back(token.value);
+    codes_.add(codeOf(token));
+    if (token.kind == Token::Kind::kConstant) constants_.add(token.value);
   }
   endEntry(expression.variableCount(), expression.parameterCount());
 }
 
 void Population::Block::add(const ExpressionView& expression) {
   beginEntry();
-  const std::span<const std::int32_t> codes = expression.codes();
-  codes_.insert(codes_.end(), codes.begin(), codes.end());
-  constants_.insert(constants_.end(), expression.constants().begin(), expression.constants().end());
+  codes_.add(expression.codes());
+  constants_.add(expression.constants());
   endEntry(expression.variableCount(), expression.parameterCount());
 }
 
@@ -235,15 +240,15 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
 // No branch here depends on the kind of a token, but masks do: kinds follow each other as if at random, and a branch
 // that is predicted wrongly takes longer than all the rest.
 bool Population::Block::appendIfValid(std::span<const std::int32_t> codes, const double* constants) {
-  const std::size_t first_constant = constants_.size();
-  codes_.insert(codes_.end(), codes.begin(), codes.end());
-  constants_.resize(first_constant + codes.size());
-  double* constant = constants_.data() + first_constant;
+  std::int32_t* const to = codes_.room(codes.size());
+  double* const first_constant = constants_.room(codes.size());
+  double* constant = first_constant;
   const std::uint32_t lacks_constants = maskOf(constants == nullptr);
   std::uint32_t variables = 0, parameters = 0, faults = 0;
-  std::int32_t height = 0, least_height = 0;
+  std::int64_t height = 0, least_height = 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::int32_t code = codes[i];
+    to[i] = code;
     const std::uint32_t is_index = maskOf(code < 0), is_parameter = maskOf(isParameterCode(code));
     const std::uint32_t number = static_cast<std::uint32_t>(code) & ~is_index;  // of an operator; else 0
     const int arity = kArityOfCode[number < kCodes ? number : 0];
@@ -256,7 +261,8 @@ bool Population::Block::appendIfValid(std::span<const std::int32_t> codes, const
     *constant = constants == nullptr ? 0 : oneNaN(constants[i]);
     constant += code == kConstantCode ? 1 : 0;
   }
-  constants_.resize(static_cast<std::size_t>(constant - constants_.data()));
+  codes_.extend(codes.size());
+  constants_.extend(static_cast<std::size_t>(constant - first_constant));
   constexpr std::uint32_t kMostIndices = Expression::kMaxIndex + 1;
   if (height != 1 || least_height < 0 || faults != 0 || variables > kMostIndices || parameters > kMostIndices) {
     return false;
@@ -272,10 +278,10 @@ void Population::Block::addNone() {
 
 void Population::Block::replaceLast() {
   const Entry& entry = entries_.back();
-  codes_.resize(entry.code);
-  codes_.push_back(kConstantCode);
-  constants_.resize(entry.constant);
-  constants_.push_back(std::numeric_limits<double>::quiet_NaN());
+  codes_.cut(entry.code);
+  codes_.add(kConstantCode);
+  constants_.cut(entry.constant);
+  constants_.add(std::numeric_limits<double>::quiet_NaN());
 }
 
 Population::Population(std::span<const Expression> expressions) {

@@ -8,6 +8,7 @@
 //   Program program = engine.compile(PopulationView{codes, constants, offsets});
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -147,13 +148,13 @@ class Population {
   class Block {
    public:
     std::size_t size() const noexcept { return entries_.size(); }
-    std::size_t tokens() const noexcept { return codes_.size(); }
+    std::size_t tokens() const noexcept { return codes().size(); }
     std::uint32_t variableCount() const noexcept { return variables_; }  ///< the largest of its expressions
     std::size_t parameters() const noexcept { return parameters_; }      ///< of all its expressions
     ExpressionView operator[](std::size_t i) const noexcept;
     /// The codes, and the constants, of all its expressions, one behind another.
-    std::span<const std::int32_t> codes() const noexcept { return codes_; }
-    std::span<const double> constants() const noexcept { return constants_; }
+    std::span<const std::int32_t> codes() const noexcept { return codes_.values(); }
+    std::span<const double> constants() const noexcept { return constants_.values(); }
     /// Where those of expression i begin.
     std::size_t firstCode(std::size_t i) const noexcept { return entries_[i].code; }
     std::size_t firstConstant(std::size_t i) const noexcept { return entries_[i].constant; }
@@ -175,6 +176,34 @@ class Population {
       std::uint32_t variables, parameters;
       std::size_t first_parameter;  ///< of those of the block
     };
+    /// Values, behind which more may be written before it is known how many of them count.
+    template <class T>
+    class Array {
+     public:
+      std::span<const T> values() const noexcept { return {memory_.data(), size_}; }
+      std::size_t size() const noexcept { return size_; }
+      void reserve(std::size_t count) { memory_.resize(std::max(memory_.size(), count)); }
+      /// Where the next `count` values may be written.
+      T* room(std::size_t count) {
+        if (memory_.size() - size_ < count) memory_.resize(std::max(size_ + count, 2 * size_));
+        return memory_.data() + size_;
+      }
+      /// So many of what was written there count.
+      void extend(std::size_t count) noexcept { size_ += count; }
+      void cut(std::size_t size) noexcept { size_ = size; }
+      void add(T value) {
+        *room(1) = value;
+        extend(1);
+      }
+      void add(std::span<const T> more) {
+        std::ranges::copy(more, room(more.size()));
+        extend(more.size());
+      }
+
+     private:
+      std::vector<T> memory_;
+      std::size_t size_ = 0;
+    };
     std::size_t parametersBefore(std::size_t i) const noexcept {
       return i < entries_.size() ? entries_[i].first_parameter : parameters_;
     }
@@ -187,8 +216,8 @@ class Population {
     void replaceLast();
 
     std::vector<Entry> entries_;
-    std::vector<std::int32_t> codes_;
-    std::vector<double> constants_;  ///< of the tokens that are constants
+    Array<std::int32_t> codes_;
+    Array<double> constants_;  ///< of the tokens that are constants
     std::uint32_t variables_ = 0;
     std::size_t parameters_ = 0;
     // Of turn():

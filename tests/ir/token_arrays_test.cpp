@@ -1,6 +1,10 @@
 // Populations from token arrays.
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -162,6 +166,19 @@ TEST(TokenArrays, AnExpressionThatIsNotValidIsAnErrorOfItsOwn) {
       {{x0, x0}, Notation::kPrefix, 2, "the expression ends before token 2"},
       {{-1048577 - 1, sin}, Notation::kPostfix, 1, "x1048577 is above the largest index, 1048575"},
       {{sin, parameterCode(1 << 20)}, Notation::kPrefix, 2, "p1048576 is above the largest index, 1048575"},
+      {{x0, sin, parameterCode(1 << 20), add}, Notation::kPostfix, 3, "p1048576 is above the largest index, 1048575"},
+      {{std::numeric_limits<std::int32_t>::max()},
+       Notation::kPostfix,
+       1,
+       "token 1 has the code 2147483647, which no operator has"},
+      {{std::numeric_limits<std::int32_t>::min()},
+       Notation::kPostfix,
+       1,
+       "p1073741824 is above the largest index, 1048575"},
+      // One value is left, though there was none for the operator.
+      {{sin, x0}, Notation::kPostfix, 1, "'sin' needs 1 operand, but 0 precede it"},
+      {{x0, add, x0}, Notation::kPostfix, 2, "'add' needs 2 operands, but 1 precedes it"},
+      {{x0, 0, 200}, Notation::kPostfix, 3, "token 3 has the code 200, which no operator has"},
   };
   for (const Case& each : cases) {
     const Error error = errorOf(each.codes, each.notation);
@@ -172,6 +189,54 @@ TEST(TokenArrays, AnExpressionThatIsNotValidIsAnErrorOfItsOwn) {
   for (const Notation notation : {Notation::kPostfix, Notation::kPrefix}) {
     EXPECT_EQ(errorOf({kConstantCode}, notation, false).message, "token 1 is a constant, but there are no constants");
   }
+}
+
+TEST(TokenArrays, TheLargestIndicesAreValid) {
+  TokenArrays arrays;
+  arrays.add(Token::variable(Expression::kMaxIndex));
+  arrays.add(Token::parameter(Expression::kMaxIndex));
+  arrays.add(Token::operation(Op::kAdd));
+  arrays.end();
+  Population::Block block;
+  EXPECT_TRUE(block.add(arrays.view(), 0));
+  EXPECT_EQ(block[0].variableCount(), Expression::kMaxIndex + 1);
+  EXPECT_EQ(block[0].parameterCount(), Expression::kMaxIndex + 1);
+}
+
+// Blocks of any size: their memory grows.
+TEST(TokenArrays, BlocksHoldWhatWasAddedInAnyWay) {
+  TokenArrays arrays;
+  std::vector<Expression> expressions;
+  for (std::size_t e = 0; e < 300; ++e) {
+    std::vector<Token> tokens = {Token::constant(static_cast<double>(e))};
+    for (std::size_t i = 0; i < e; ++i) {
+      tokens.push_back(i % 3 == 0 ? Token::constant(0.5) : Token::variable(static_cast<std::uint32_t>(i)));
+      tokens.push_back(Token::operation(Op::kMul));
+    }
+    expressions.push_back(Expression::create(std::move(tokens)).value());
+    arrays.addPostfix(expressions.back());
+  }
+  Population::Block block;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    if (e % 3 == 0) {
+      block.add(expressions[e]);
+    } else if (e % 3 == 1) {
+      EXPECT_TRUE(block.add(arrays.view(), e));
+    } else {
+      block.add(Population(std::span(expressions).subspan(e, 1))[0]);
+    }
+  }
+  std::size_t code = 0, constant = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    EXPECT_EQ(print(block[e].expression(), Language::kInfix), print(expressions[e], Language::kInfix));
+    EXPECT_EQ(block.firstCode(e), code);
+    EXPECT_EQ(block.firstConstant(e), constant);
+    code += block[e].codes().size();
+    constant += block[e].constants().size();
+  }
+  EXPECT_EQ(block.codes().size(), code);
+  EXPECT_EQ(block.constants().size(), constant);
+  EXPECT_EQ(block.tokens(), code);
 }
 
 TEST(TokenArrays, ArraysThatDoNotFitTogetherAreAnError) {
@@ -186,6 +251,14 @@ TEST(TokenArrays, ArraysThatDoNotFitTogetherAreAnError) {
   EXPECT_EQ(messageOf({}, {}), "3 tokens, but no offsets");
   EXPECT_EQ(messageOf({1, 3}, {}), "offset 0 is 1, expected 0");
   EXPECT_EQ(messageOf({0, 2, 1, 3}, {}), "offset 2 is 1, less than the one before, 2");
+  EXPECT_EQ(messageOf({0, -1, 3}, {}), "offset 1 is -1, less than the one before, 0");
+  EXPECT_EQ(messageOf({0, 1, 1, 3}, {}), "valid");
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(),
+                         kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(messageOf({0, kLeast, 3}, {}), "offset 1 is -9223372036854775808, less than the one before, 0");
+  EXPECT_EQ(messageOf({0, kMost, 3}, {}), "offset 2 is 3, less than the one before, 9223372036854775807");
+  EXPECT_EQ(messageOf({0, kMost, kLeast}, {}),
+            "offset 2 is -9223372036854775808, less than the one before, 9223372036854775807");
   EXPECT_EQ(messageOf({0, 2}, {}), "the last offset is 2, but there are 3 tokens");
   EXPECT_TRUE(checkArrays({}).ok()) << "no expression at all";
 }
