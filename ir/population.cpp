@@ -35,7 +35,7 @@ static_assert(std::ranges::all_of(kCodeOfOp, [](std::int32_t code) { return code
 
 /// Operands of a code's token; -1 for a code that nothing has.
 constexpr auto kArityOfCode = [] {
-  std::array<std::int8_t, kCodes> arities{};
+  std::array<std::int16_t, kCodes> arities{};
   arities.fill(-1);
   arities[0] = 0;
   for (const OpCode& row : kOpCodes) {
@@ -44,13 +44,12 @@ constexpr auto kArityOfCode = [] {
 #include "ir/ops.def"
 #undef SRJIT_OP
     };
-    arities[static_cast<std::size_t>(row.code)] =
-        static_cast<std::int8_t>(kOpArities[static_cast<std::size_t>(row.op)]);
+    arities[static_cast<std::size_t>(row.code)] = kOpArities[static_cast<std::size_t>(row.op)];
   }
   return arities;
 }();
 
-static_assert(std::ranges::count_if(kArityOfCode, [](std::int8_t arity) { return arity > 0; }) == std::ssize(kOpCodes),
+static_assert(std::ranges::count_if(kArityOfCode, [](std::int16_t arity) { return arity > 0; }) == std::ssize(kOpCodes),
               "two operators have one code");
 
 /// Operands of a token; -1 for a code that nothing has, and for an index that is too large.
