@@ -75,7 +75,8 @@ enum class Notation : std::uint8_t {
 /// Expressions as a caller has them. Expression e has the tokens offsets[e] to offsets[e + 1] - 1.
 struct PopulationView {
   std::span<const std::int32_t> codes;
-  std::span<const double> constants;      ///< by token; read where the code is kConstantCode. Empty if there are none
+  std::span<const double>
+      constants;  ///< by token: any number unless the code is kConstantCode. Empty if there are none
   std::span<const std::int64_t> offsets;  ///< one more than there are expressions, from 0 to codes.size(), ascending
   Notation notation = Notation::kPostfix;
 
@@ -176,7 +177,8 @@ class Population {
       std::uint32_t variables, parameters;
       std::size_t first_parameter;  ///< of those of the block
     };
-    /// Values, behind which more may be written before it is known how many of them count.
+    /// Values, behind which more may be written before it is known how many of them count. One that was moved from may
+    /// only be destroyed or assigned to.
     template <class T>
     class Array {
      public:

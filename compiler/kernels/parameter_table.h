@@ -70,7 +70,7 @@ class ParameterTable {
   void append(const ParameterTable& other);
 
   /// Writes all entries to `table`, rounded to the precision; parameters count as 0 until fill(). Both work in parallel
-  /// on the thread's arena if they have many to write, isolated: the thread runs no other tasks meanwhile.
+  /// on the thread's arena if they have many to write, isolated: the thread runs no tasks of other work meanwhile.
   void writeLiterals(Precision precision, std::byte* table) const;
   /// Writes the caller's parameters into a table that has the literals.
   void fill(std::span<const double> parameters, Precision precision, std::byte* table) const;

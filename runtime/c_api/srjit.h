@@ -203,7 +203,7 @@ typedef struct srjit_population {
   uint64_t size;
   uint64_t expressions;
   const int32_t* codes;
-  const double* constants; /* by token, read where the code is SRJIT_CONSTANT; NULL: no expression has a constant */
+  const double* constants; /* by token: any number unless the code is SRJIT_CONSTANT; NULL: no constants */
   const int64_t* offsets;  /* expressions + 1 of them, from 0 */
   int32_t notation;        /* SRJIT_POSTFIX: operands, then the operator; SRJIT_PREFIX */
   int32_t reserved;        /* 0 */

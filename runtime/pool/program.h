@@ -25,7 +25,7 @@ struct PoolOrder {
   CompileOptions options = {};  ///< without data
 };
 
-/// Adjacent expressions of a program, as a program of one device. Only `others` changes.
+/// Adjacent expressions of a program, as a program of one device. Only `others` and `elsewhere` change.
 struct PoolShare {
   std::size_t device = 0;
   PoolOrder order;
@@ -74,7 +74,7 @@ class PoolCompiler {
   /// the deadline.
   Result<PoolShares> othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const;
   /// The program of a share on its own device, which tries again to make it if it could not before: memory may be short
-  /// for a moment alone. Errors: those of making it.
+  /// for a moment alone. Errors: those of making it; kLimit if another call makes it until the deadline.
   Result<Program> programOf(PoolShare& share, const Deadline& deadline) const;
   /// The program of a share on a device. Throws what guarded() catches.
   Program programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const;

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/code/interpreted/device_encoding.h"
 #include "runtime/code/interpreted/encode.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/platform/guarded.h"
@@ -52,10 +51,9 @@ std::size_t TierSelection::bestParts(const PopulationView& population, const Com
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
   const std::size_t best = srjit::bestParts(first, now, work);
-  if (first != CodeKind::kInterpreted || !isEncodedOnDevice(population.size(), tokens)) return best;
-  // Parts of too few expressions would be encoded on the host. Parts have about as many tokens, not expressions.
-  constexpr std::size_t kLeast = kLeastEncodedOnDevice + kLeastEncodedOnDevice / 4;
-  return std::clamp(population.size() / kLeast, std::size_t{1}, best);
+  const bool is_for_device = first == CodeKind::kInterpreted && !options.pipeline && store_->frontEnd() != nullptr &&
+                             isEncodedOnDevice(population.size(), tokens);
+  return is_for_device ? std::min(best, mostPartsForDevice(population.size())) : best;
 }
 
 double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const {
@@ -108,9 +106,9 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
 // which may be the driver's. Where that fails, the host encodes. Making begins with the second population: the end of
 // an engine waits for the assembler, and one that encodes a single population would wait in vain.
 void TierSelection::prepareFrontEnd() {
-  const bool is_first = !has_had_population_for_device_.exchange(true);
-  if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return;
   (void)guarded([&] {
+    const bool is_first = !has_had_population_for_device_.exchange(true);
+    if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return okStatus();
     jobs_.post([store = store_, queue = queue_] {
       (void)guarded([&] {
         const CurrentContext current(*queue->cuda);

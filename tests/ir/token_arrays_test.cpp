@@ -191,6 +191,20 @@ TEST(TokenArrays, AnExpressionThatIsNotValidIsAnErrorOfItsOwn) {
   }
 }
 
+// Behind other tokens, constants may have any value, of which nothing is seen.
+TEST(TokenArrays, ConstantsCountWhereTheTokenIsOne) {
+  const std::vector<std::int32_t> codes = {variableCode(0), kConstantCode, codeOf(Op::kAdd), parameterCode(0),
+                                           codeOf(Op::kMul)};
+  constexpr double kNaN = std::numeric_limits<double>::signaling_NaN();
+  const std::vector<double> constants = {kNaN, 2.5, kNaN, kNaN, kNaN};
+  const std::vector<std::int64_t> offsets = {0, 5};
+  Population::Block block;
+  EXPECT_TRUE(block.add({codes, constants, offsets}, 0));
+  EXPECT_EQ(print(block[0].expression(), Language::kInfix), "(x0 + 2.5) * p0");
+  ASSERT_EQ(block.constants().size(), 1U);
+  EXPECT_EQ(block.constants()[0], 2.5);
+}
+
 TEST(TokenArrays, TheLargestIndicesAreValid) {
   TokenArrays arrays;
   arrays.add(Token::variable(Expression::kMaxIndex));

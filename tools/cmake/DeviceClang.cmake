@@ -10,11 +10,16 @@ function(srjit_check_device_clang fault)
     file(CONFIGURE OUTPUT ${source} @ONLY CONTENT "#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <concepts>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 

@@ -25,14 +25,14 @@ inline constexpr const char* kEncodeKernel = "srjit_encode";
 inline constexpr const char* kLinkKernel = "srjit_link";
 inline constexpr unsigned kEncodeThreads = 64;
 
-/// Longer expressions are left to the host: what a worker's vectors may grow to for these is in kWorkerBytes
+/// Longer expressions are left to the host: what a worker's vectors grow to is as a rule in kWorkerBytes for these
 /// (tests/compiler/interpreter/front_end_test.cpp).
 inline constexpr std::size_t kMostCodesOnDevice = 24;
 
 /// The memory of one worker: what its vectors grow to, with what they leave behind. Not a power of two: workers use the
 /// beginning of their memory most, and with such a stride these share few places of the caches (12.7 instead of 6.2 ms
 /// on an H200).
-inline constexpr std::size_t kWorkerBytes = (std::size_t{16} << 10) + 640;
+inline constexpr std::size_t kWorkerBytes = (std::size_t{20} << 10) + 128;
 /// What operator new of a worker gives is a multiple of this; as much at the beginning of its memory is not given.
 inline constexpr std::size_t kWorkerAlignment = 16;
 

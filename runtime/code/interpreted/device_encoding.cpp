@@ -207,9 +207,9 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
   const std::size_t handlers_at = layout.add<std::uint16_t>(handlers.size());
   const std::size_t staged_at = layout.add<std::uint32_t>(staged_as.size());
   const std::size_t copied = layout.bytes();
-  const std::size_t places_at = layout.add<ProgramPlace>(places_.size());
   const std::size_t parameters_at = layout.add<ParameterSource>(parameters_);
   const std::shared_ptr<PinnedBuffer> staging = queue_.pinned.take(layout.bytes());
+  const std::size_t places_at = layout.add<ProgramPlace>(places_.size());
   auto* const bytes = static_cast<std::byte*>(staging->data());
   std::ranges::copy(handlers, at<std::uint16_t>(bytes, handlers_at));
   std::ranges::copy(staged_as, at<std::uint32_t>(bytes, staged_at));

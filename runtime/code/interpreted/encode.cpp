@@ -16,6 +16,7 @@
 #include "runtime/code/interpreted/program_linker.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
+#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
@@ -60,9 +61,9 @@ class ProgramEncoder {
     findSections();
     startOnDevice();
     beginChunks();
-    const Stopwatch share;
+    const Stopwatch host_share;
     encodeChunks(0);
-    if (on_device_) takeFromDevice(share.seconds());
+    if (on_device_) takeFromDevice(host_share.seconds());
     stageColumns();
     code_.report.seconds_passes = encoding.seconds();
     const Stopwatch linking;
@@ -147,14 +148,16 @@ class ProgramEncoder {
         chosen_.size() != source_.expressions.size()) {
       return;
     }
-    const DeviceLimits& limits = request_.queue.cuda->limits();
-    const double share = request_.store.deviceShare().of(request_.threads, limits.multiprocessors);
-    const auto blocks = static_cast<double>(ceilDivide(chosen_.size(), Population::kBlock));
-    const std::size_t count = Population::kBlock * static_cast<std::size_t>(share * blocks);
+    const double share = request_.store.deviceShare().of(shareByCosts());
+    const std::size_t blocks = ceilDivide(chosen_.size(), Population::kBlock);
+    const auto of_device = static_cast<std::size_t>(share * static_cast<double>(blocks));
+    const std::size_t count = Population::kBlock * std::clamp(of_device, std::size_t{1}, blocks - 1);
     const CurrentContext current(*request_.queue.cuda);
     on_device_.emplace(request_, count, std::move(front_end), static_cast<std::uint32_t>(limits_.slots));
     takeChosen(chosen_.subspan(count));
   }
+
+  double shareByCosts() const { return shareOfDevice(request_.threads, request_.queue.cuda->limits().multiprocessors); }
 
   // What the device left is encoded behind the host's share, which took `seconds`.
   void takeFromDevice(double seconds) {
@@ -162,8 +165,12 @@ class ProgramEncoder {
     {
       const CurrentContext current(*request_.queue.cuda);
       on_device_->finish();
-      request_.store.deviceShare().record({source_.expressions.size() - share, on_device_->seconds()},
-                                          {share, seconds});
+      // Without these times the next shares are as before.
+      (void)guarded([&] {
+        request_.store.deviceShare().record(shareByCosts(), {source_.expressions.size() - share, on_device_->seconds()},
+                                            {share, seconds});
+        return okStatus();
+      });
     }
     takeChosen(on_device_->left());
     encodeChunks(share);
@@ -495,6 +502,11 @@ bool isEncodedOnDevice(const ProgramSource& source) {
 
 bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens) {
   return expressions >= kLeastEncodedOnDevice && tokens < kLeastTokensToFind * expressions;
+}
+
+std::size_t mostPartsForDevice(std::size_t expressions) {
+  constexpr std::size_t kLeastOfPart = kLeastEncodedOnDevice + kLeastEncodedOnDevice / 4;
+  return std::max(expressions / kLeastOfPart, std::size_t{1});
 }
 
 // What the device encodes takes more of its memory, so lack of it is none of the host's alone.

@@ -17,6 +17,9 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 bool isEncodedOnDevice(const ProgramSource& source);
 /// The same of so many expressions with so many tokens, where neither a pipeline nor a derivation is given.
 bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens);
+/// Of a population that has so many, in how many parts each part still has enough, if none has a fifth less than the
+/// mean: parts have about as many tokens each, not as many expressions.
+std::size_t mostPartsForDevice(std::size_t expressions);
 
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }

@@ -288,7 +288,7 @@ Program compileArrays(const Engine& engine) {
   const std::vector<std::int32_t> codes = {variableCode(0),  kConstantCode,    codeOf(Op::kMul),
                                            parameterCode(0), codeOf(Op::kAdd),  //
                                            variableCode(1),  codeOf(Op::kSin)};
-  const std::vector<double> constants = {0, 2, 0, 0, 0, 0, 0};  // read where the code is kConstantCode
+  const std::vector<double> constants = {0, 2, 0, 0, 0, 0, 0};  // any number unless the code is kConstantCode
   const std::vector<std::int64_t> offsets = {0, 5, 7};
   return engine.compile(PopulationView{codes, constants, offsets}).value();
 }

@@ -8,6 +8,7 @@
 
 #include "ir/text.h"
 #include "runtime/code/interpreted/device_encoding.h"
+#include "runtime/code/interpreted/encode.h"
 #include "tests/generators/scratch.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/slow_machine.h"
@@ -452,10 +453,34 @@ TEST(DeviceEncoding, CachedKernelsAreNotMadeAgain) {
     const Program program = encodedOnDevice(engine, w.expressions);
     expected = engine.loss(program, engine.upload(w.view()).value(), w.parameters).value();
   }
+  // They are loaded with the first population.
   const Engine second = machine.engine(options);
+  machine.driver.forgetCalls();
+  second.compile(w.expressions, {.tier = Tier::kInterpret});
+  waitUntil([&] { return machine.driver.count("cuModuleLoadDataEx") > 0; });
   const Program program = encodedOnDevice(second, w.expressions);
   expectSameLosses(second.loss(program, second.upload(w.view()).value(), w.parameters).value(), expected, "cached");
   EXPECT_EQ(machine.images->count("front end"), 1U);
+}
+
+// By the clock of the model, its device takes much longer than by costs.
+TEST(DeviceEncoding, SharesAreAsMeasured) {
+  EncodingMachine machine;
+  machine.allow();
+  const Engine engine = machine.engine();
+  const Workload w = populationOf(kEncoded, Precision::kF32);
+  const std::size_t first = encodedOnDevice(engine, w.expressions).info().encoded_on_device;
+  waitUntil([&] { return encodedOnDevice(engine, w.expressions).info().encoded_on_device < first; });
+}
+
+TEST(DeviceEncoding, PartsHaveEnoughExpressions) {
+  EXPECT_EQ(mostPartsForDevice(kLeastEncodedOnDevice), 1U);
+  EXPECT_EQ(mostPartsForDevice(40'959), 1U);
+  EXPECT_EQ(mostPartsForDevice(40'960), 2U);
+  EXPECT_EQ(mostPartsForDevice(250'000), 12U);
+  EXPECT_TRUE(isEncodedOnDevice(kLeastEncodedOnDevice, 15 * kLeastEncodedOnDevice));
+  EXPECT_FALSE(isEncodedOnDevice(kLeastEncodedOnDevice, 16 * kLeastEncodedOnDevice));
+  EXPECT_FALSE(isEncodedOnDevice(kLeastEncodedOnDevice - 1, kLeastEncodedOnDevice));
 }
 
 // A device keeps what it needs for encoding as long as its engine lives, and no longer than that.
@@ -583,7 +608,7 @@ TEST_F(LaggingEncodingFaults, EveryCallMayFailOnce) {
   std::size_t failed = 0, served = 0;
   for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync",
                                   "cuMemcpyDtoHAsync", "cuMemsetD8Async", "cuLaunchKernel", "cuEventCreate",
-                                  "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"}) {
+                                  "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamSynchronize"}) {
     for (const CUresult code : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES}) {
       for (std::size_t n = 1;; ++n) {
         SCOPED_TRACE(fmt::format("call {} of {}, code {}", n, entry, code));
