@@ -550,7 +550,8 @@ TEST(DeviceEncoding, ShortMemoryAfterEncodingIsNoFailure) {
   encodedBy(compile);
   const std::size_t all = std::size_t{1} << 30, used = machine.driver.usedBytes();
   std::size_t by_host = 0, by_device = 0;
-  for (std::size_t free = std::size_t{32} << 20; free < std::size_t{88} << 20; free += std::size_t{4} << 20) {
+  // How much encoding takes depends on the device's share, which is up to 95 of 100 where the host is slow.
+  for (std::size_t free = std::size_t{32} << 20; free < std::size_t{208} << 20; free += std::size_t{8} << 20) {
     machine.driver.occupy(all - used - free);
     const Program program = compile();
     EXPECT_TRUE(program.failures().empty()) << free << " bytes: " << program.failures()[0].error.message;
