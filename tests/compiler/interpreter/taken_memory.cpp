@@ -17,8 +17,12 @@ thread_local std::size_t taken = 0;
 // Replaced as [new.delete.single] allows; the array forms call these.
 void* operator new(std::size_t bytes) {
   if (counts) taken += srjit::roundUp(bytes, srjit::kWorkerAlignment);
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
+  for (;;) {
+    if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
