@@ -16,6 +16,7 @@
 #include "compiler/nvptx/module.h"
 #include "compiler/nvptx/plain_sums.h"
 #include "compiler/nvptx/strip.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {

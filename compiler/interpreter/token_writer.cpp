@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "ir/ops.h"
 #include "passes/root_members.h"
 
 namespace srjit {

@@ -11,6 +11,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/nvptx/options.h"
 #include "ir/ops.h"
+#include "runtime/code/costs.h"
 #include "runtime/code/interpreted/device_encoding.h"
 #include "runtime/code/interpreted/encode_scratch.h"
 #include "runtime/code/interpreted/program_linker.h"
