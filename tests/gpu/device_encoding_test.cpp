@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "compiler/interpreter/front_end/front_end_ptx.h"
+#include "ir/ops.h"
 #include "tests/generators/population.h"
 #include "tests/gpu/machine.h"
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/numbers/rounding.h"
+#include "runtime/platform/clock.h"
 #include "tests/generators/environment.h"
 #include "tests/gpu/machine.h"
 

@@ -9,6 +9,7 @@
 #include "ir/rows.h"
 #include "passes/gradient/graph_domain.h"
 #include "passes/root_members.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {

@@ -13,6 +13,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"
 

@@ -6,6 +6,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/instruction.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"

@@ -8,6 +8,7 @@
 #include "compiler/kernels/graph_listing.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/cubin_reader.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {

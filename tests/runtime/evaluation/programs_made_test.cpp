@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "runtime/evaluation/program_state.h"
 #include "tests/generators/workload.h"
 

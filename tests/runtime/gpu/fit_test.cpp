@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
+#include "tests/generators/graphs.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {

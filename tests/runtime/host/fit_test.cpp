@@ -13,6 +13,7 @@
 
 #include "ir/text.h"
 #include "runtime/platform/trace_events.h"
+#include "tests/generators/graphs.h"
 #include "tests/generators/workload.h"
 
 namespace srjit {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "tests/generators/derivatives.h"
 

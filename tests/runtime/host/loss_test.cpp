@@ -5,6 +5,7 @@
 #include "runtime/evaluation/loss_value.h"
 #include "tests/generators/data.h"
 #include "tests/generators/workload.h"
+#include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
 namespace {

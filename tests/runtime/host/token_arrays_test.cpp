@@ -1,6 +1,7 @@
 // Programs from token arrays on the processor.
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/generators/workload.h"
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "runtime/cache/kernels.h"
+#include "runtime/cuda/context.h"
 #include "runtime/pool/division.h"
 #include "runtime/pool/program.h"
 #include "tests/generators/scratch.h"

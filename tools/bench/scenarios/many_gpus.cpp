@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/numeric.h"
+#include "ir/ops.h"
 #include "runtime/pool/device_names.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
