@@ -9,6 +9,7 @@
 
 #include "compiler/kernels/assembler.h"
 #include "compiler/lowering/code_weights.h"
+#include "ir/ops.h"
 #include "runtime/evaluation/code_groups.h"
 #include "tests/tools/process.h"
 
