@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-// The domain that counts instructions: an estimate of the cost of a row of ops.def on a GPU. Its numbers, words and
+// The domain that counts instructions: an estimate of the cost of a row of ops.def. Its numbers, words and
 // truth values have no value.
 struct Weight {
   Weight(double) {}
@@ -21,14 +21,16 @@ struct Weight {
 struct Count {
   Precision precision = Precision::kF32;
   bool approximate = false;
+  TargetKind target = TargetKind::kDevice;
   unsigned instructions = 0;
 
+  bool isOnHost() const { return target == TargetKind::kHost; }
   // min.NaN and max.NaN of PTX: whether the minimum and the maximum are one instruction.
-  bool propagatesNan() const { return !isDouble(precision); }
+  bool propagatesNan() const { return !isOnHost() && !isDouble(precision); }
+  unsigned division() const { return isOnHost() ? 1 : approximate ? 2 : kRoundedDivision; }
+  static constexpr unsigned kRoundedDivision = 20;
 };
 thread_local Count current;
-
-constexpr unsigned kRoundedDivision = 20;
 
 Weight add(unsigned instructions) {
   current.instructions += instructions;
@@ -39,7 +41,7 @@ Weight add(unsigned instructions) {
 Weight operator+(Weight, Weight) { return add(1); }
 Weight operator-(Weight, Weight) { return add(1); }
 Weight operator*(Weight, Weight) { return add(1); }
-Weight operator/(Weight, Weight) { return add(current.approximate ? 2 : kRoundedDivision); }
+Weight operator/(Weight, Weight) { return add(current.division()); }
 Weight operator-(Weight x) { return x; }
 Weight operator&(Weight, Weight) { return add(1); }
 Weight lt(Weight, Weight) { return add(1); }
@@ -68,7 +70,7 @@ unsigned weightOf(Function operation) {
     case Function::k_maximum:
       return current.propagatesNan() ? 1 : 8;
     case Function::k_sqrt:
-      return kRoundedDivision;
+      return current.division();
     default:
       return 1;
   }
@@ -77,19 +79,20 @@ unsigned weightOf(Function operation) {
 // The instructions of the approximate form that `fast` has of a function; none where it uses the precise form.
 std::optional<unsigned> weightOfApproximation(Function function) {
   switch (function) {
-    case Function::k_sqrt:
-    case Function::k_exp2:
-    case Function::k_log2:
     case Function::k_sin:
     case Function::k_cos:
     case Function::k_tanh:
+      return current.isOnHost() ? std::nullopt : std::optional(1U);
+    case Function::k_sqrt:
+    case Function::k_exp2:
+    case Function::k_log2:
       return 1;
     case Function::k_exp:
     case Function::k_log:
     case Function::k_log10:
       return 2;
     case Function::k_tan:
-      return 4;
+      return current.isOnHost() ? std::nullopt : std::optional(4U);
     case Function::k_pow:
       return 14;
     default:
@@ -129,15 +132,15 @@ Weight call(Function function) {
 
 }  // namespace
 
-unsigned codeWeight(Op op, Precision precision, Math math) {
-  current = {precision, isApproximate(math, precision)};
+unsigned codeWeight(Op op, Precision precision, Math math, TargetKind target) {
+  current = {precision, isApproximate(math, precision), target};
   applyRow<Weight>(op, 0.0, 0.0, 0.0);
   return current.instructions;
 }
 
-CodeWeights codeWeights(Precision precision, Math math) {
+CodeWeights codeWeights(Precision precision, Math math, TargetKind target) {
   CodeWeights weights{};
-  for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math, target);
   return weights;
 }
 

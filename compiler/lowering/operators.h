@@ -7,15 +7,13 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include "compiler/lowering/target_kind.h"
 #include "ir/numeric.h"
 #include "ir/op.h"
 
 namespace srjit {
 
 class Lowering;
-
-/// What a kernel runs on, as far as lowering an operator is concerned.
-enum class TargetKind { kDevice, kHost };
 
 /// A number of the kernel's precision: an LLVM value, or a literal that is not yet rounded to it.
 class Value {

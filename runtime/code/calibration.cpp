@@ -15,9 +15,6 @@ namespace {
 // A measurement moves a cost by this part of the way, so that one unusual evaluation does not decide.
 constexpr double kWeight = 0.25;
 
-// Less does not fill a large GPU: its time is that of a launch and of the longest program.
-constexpr double kLeastNodeRows = 1e9;
-
 // The disk is written when a cost has changed by this factor.
 constexpr double kWorthWriting = 1.1;
 
@@ -31,8 +28,8 @@ bool isCost(double value) { return std::isfinite(value) && value > 0; }
 
 }  // namespace
 
-Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name)
-    : cache_(std::move(cache)), name_("costs of " + std::move(name)) {
+Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical)
+    : cache_(std::move(cache)), name_("costs of " + std::move(name)), costs_(typical) {
   const std::optional<std::string> text = cache_->readFact(name_);
   const std::vector<JsonEvent> stored = readJson(text.value_or("{}")).value_or(std::vector<JsonEvent>());
   if (stored.empty() || stored[0].kind != JsonEvent::Kind::kBeginObject) return;
@@ -74,7 +71,7 @@ void Calibration::write() {
 }
 
 void Calibration::addRun(double DeviceCosts::* tier, double node_rows, double seconds) {
-  if (node_rows >= kLeastNodeRows) add(tier, seconds / node_rows);
+  if (node_rows >= kLeastMeasured) add(tier, seconds / node_rows);
 }
 
 void Calibration::addMaking(double DeviceCosts::* making, double nodes, double core_seconds) {

@@ -12,12 +12,12 @@
 
 namespace srjit {
 
-/// The costs of one device, precision and mode: those of kTypicalCosts, moved by every measurement. Thread-safe.
-/// Without a disk every process starts from kTypicalCosts.
+/// The costs of one device, precision and mode: the typical ones, moved by every measurement. Thread-safe. Without a
+/// disk every process starts from the typical ones.
 class Calibration {
  public:
   /// `name` says for which device, precision and mode.
-  Calibration(std::shared_ptr<KernelCache> cache, std::string name);
+  Calibration(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical = kTypicalCosts);
 
   DeviceCosts costs() const;
 
@@ -40,7 +40,7 @@ class Calibration {
   std::shared_ptr<KernelCache> cache_;
   std::string name_;
   mutable std::mutex mutex_;
-  DeviceCosts costs_ = kTypicalCosts;
+  DeviceCosts costs_;
   DeviceCosts written_;  ///< what the disk has
   std::atomic<bool> has_changed_ = false;
   std::mutex writing_mutex_;  ///< one write() after another; locked before mutex_

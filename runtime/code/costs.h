@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ir/numbers/rounding.h"
+#include "ir/numeric.h"
 
 namespace srjit {
 
@@ -14,6 +15,9 @@ struct DeviceCosts {
   double compiled = 0;   ///< of the device, per node and row
   double write = 0;      ///< of one core, per node, from expression to loaded direct code
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
+  /// Whether direct code was quicker than the interpreter for every population that was measured, so that a program may
+  /// begin with it. Otherwise it begins with the interpreter, and its own evaluations decide (TierFacts).
+  bool direct_is_surely_quicker = true;
 };
 
 /// The costs before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
@@ -21,10 +25,26 @@ struct DeviceCosts {
 /// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
 /// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
 /// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
-/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or functions make the tiers slower,
-/// they do so alike.
+/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
+
+/// The same of other modes, which have the programs of functions: an H200, mutated formulas, 2,000 x 1,000,000, commit
+/// 5081f84, in nodes and rows per second. Interpreter, direct code and LLVM's code take 3.40, 5.08 and 5.12 T in f32,
+/// the first two 1.04 and 1.14 T in f64. Of other populations direct code took 1.1 times as long as the interpreter in
+/// f32 (4ad0d55b: 23.2 and 20.9 ms), and 1.3 times in f64 (4.23 and 3.26 ms).
+constexpr DeviceCosts typicalCosts(Precision precision, Math math) {
+  DeviceCosts costs = kTypicalCosts;
+  if (isApproximate(math, precision)) return costs;
+  costs.interpret = isDouble(precision) ? 1 / 1.04e12 : 1 / 3.4e12;
+  costs.direct = costs.compiled = isDouble(precision) ? 1 / 1.14e12 : 1 / 5.08e12;
+  costs.direct_is_surely_quicker = false;
+  return costs;
+}
+
+/// Nodes times rows of an evaluation whose time says something about the code. Less does not fill a large GPU: its time
+/// is that of a launch and of the longest program.
+inline constexpr double kLeastMeasured = 1e9;
 
 /// Kernels that are neither loaded nor in the cache.
 struct MissingKernels {

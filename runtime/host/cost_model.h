@@ -8,17 +8,35 @@ namespace srjit {
 /// Seconds of one core per node of an expression, measured with `sr-jit-bench --benchmark_filter='evaluate|compile'` on
 /// an AMD EPYC (Zen 4, 512-bit vectors, 3.65 GHz), f32 fast, 2026-11-21: between the populations "mixed" (120e-6,
 /// 0.084e-9 and 0.052e-9) and "arithmetic" (22e-6, 0.045e-9 and 0.0135e-9). Only their ratio matters, which varies less
-/// between processors than the seconds do. Where functions dominate, as in precise, compilation saves nothing
-/// and takes little time.
+/// between processors than the seconds do.
 inline constexpr double kCompileSecondsPerNode = 40e-6;
 inline constexpr double kInterpretSecondsPerNodeRow = 0.07e-9;
 inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
 
+/// By how many nodes' gain compiled code is slower per node whose code is a program of a function: the interpreter's
+/// handler runs it over a block of rows at a time, and the processor overlaps more rows of one function than of a loop
+/// with several. Measured in random trees of + - * and one function, 64 at a time, one core of an AMD EPYC (2.6 GHz),
+/// precise f32 and f64, 2026-11-27: 2 (sin) to 20 (pow), 8 for exp.
+inline constexpr double kNodesLostPerFunction = 8;
+/// Operators of more instructions have the program of a function (codeWeight() of TargetKind::kHost).
+inline constexpr unsigned kLongestOperation = 14;
+
+/// The expressions of a batch.
+struct HostWork {
+  std::size_t nodes = 0;
+  std::size_t functions = 0;  ///< nodes with longer code than kLongestOperation
+  double evaluations = 0;     ///< that are expected
+  std::size_t rows = 0;
+};
+
 /// Whether compiling takes less time than it saves. Both sides are proportional to the number of nodes and inversely to
-/// that of cores, so both cancel.
-constexpr bool hostCompilingPays(double evaluations, std::size_t rows) {
-  return evaluations * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
-         kCompileSecondsPerNode;
+/// that of cores, so only the share of functions matters.
+constexpr bool hostCompilingPays(const HostWork& work) {
+  const double nodes = static_cast<double>(work.nodes);
+  const double gaining = nodes - kNodesLostPerFunction * static_cast<double>(work.functions);
+  return work.evaluations * static_cast<double>(work.rows) * gaining *
+             (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
+         kCompileSecondsPerNode * nodes;
 }
 
 }  // namespace srjit

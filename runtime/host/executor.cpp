@@ -6,6 +6,7 @@
 
 #include <tbb/task_arena.h>
 
+#include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/host/batches.h"
@@ -15,6 +16,21 @@
 
 namespace srjit {
 namespace {
+
+bool compilingPays(const ProgramSource& source, const CompileOptions& options) {
+  HostWork work{.nodes = source.tokens, .evaluations = options.expected_evaluations, .rows = options.expected_rows};
+  // Mostly that is enough to know, and functions are not counted.
+  if (!hostCompilingPays(work)) return false;
+  const CodeWeights weights = codeWeights(source.precision, source.math, TargetKind::kHost);
+  for (std::size_t e = 0; e < source.expressions.size(); ++e) {
+    for (const Token& token : source.expressions[e]) {
+      const bool is_function =
+          token.kind == Token::Kind::kOp && weights[static_cast<std::size_t>(token.op)] > kLongestOperation;
+      work.functions += is_function ? 1 : 0;
+    }
+  }
+  return hostCompilingPays(work);
+}
 
 class HostExecutor final : public Executor {
  public:
@@ -53,7 +69,7 @@ class HostExecutor final : public Executor {
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     Tier tier = state.info.tier;
     if (tier == Tier::kAuto) {
-      tier = hostCompilingPays(options.expected_evaluations, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
+      tier = compilingPays(*state.source, options) ? Tier::kCompile : Tier::kInterpret;
     }
     if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;

@@ -4,13 +4,8 @@
 
 namespace srjit {
 
-void CostRecorder::recordRunTime(const DeviceCode& code, std::size_t rows, double seconds) {
-  const int parts = (code.interpreter ? 1 : 0) + (code.direct ? 1 : 0) + (code.compiled ? 1 : 0);
-  if (parts != 1) return;
-  const auto tier = code.interpreter ? &DeviceCosts::interpret
-                    : code.direct    ? &DeviceCosts::direct
-                                     : &DeviceCosts::compiled;
-  calibration_.addRun(tier, static_cast<double>(code.report.tokens) * static_cast<double>(rows), seconds);
+void CostRecorder::recordRunTime(double DeviceCosts::* tier, double node_rows, double seconds) {
+  calibration_.addRun(tier, node_rows, seconds);
   writeInBackground();
 }
 

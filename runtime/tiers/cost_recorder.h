@@ -2,13 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "runtime/code/calibration.h"
-#include "runtime/code/parts.h"
 #include "runtime/tiers/jobs.h"
 
 namespace srjit {
@@ -17,13 +15,13 @@ namespace srjit {
 /// queue must be shut down before this object is destroyed. Thread-safe.
 class CostRecorder {
  public:
-  CostRecorder(std::shared_ptr<KernelCache> cache, std::string name, JobQueue& queue)
-      : calibration_(std::move(cache), std::move(name)), queue_(queue) {}
+  CostRecorder(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical, JobQueue& queue)
+      : calibration_(std::move(cache), std::move(name), typical), queue_(queue) {}
 
   DeviceCosts costs() const { return calibration_.costs(); }
 
-  /// An evaluation by `code` took `seconds` of the device. Evaluations by more than one kind of code are left out.
-  void recordRunTime(const DeviceCode& code, std::size_t rows, double seconds);
+  /// An evaluation by code of a tier took `seconds` of the device. `tier` is interpret, direct or compiled.
+  void recordRunTime(double DeviceCosts::* tier, double node_rows, double seconds);
   /// Making code took so many seconds of one core; `making` is write or compile.
   void recordMakingTime(double DeviceCosts::* making, double nodes, double core_seconds);
 

@@ -304,7 +304,7 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   // Costs are by the tokens of expressions. Not all of these are computed where subtrees are read, and more is where
   // something is derived.
   if (task.program.info().subtrees_read > 0 || task.program.state().source->derivation) return;
-  selection_.recordRunTime(*run.plan().code, task.data.rows(), seconds);
+  selection_.recordRunTime(*task.program.state().on_device, *run.plan().code, task.data.rows(), seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {

@@ -1,11 +1,22 @@
 #include "runtime/tiers/device_program.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
+namespace {
+
+constexpr double kNotRecorded = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+DeviceProgram::DeviceProgram(Tier tier, double expected_evaluations)
+    : tier_(tier), expected_evaluations_(expected_evaluations) {
+  seconds_per_row_.fill(kNotRecorded);
+}
 
 DeviceProgram::~DeviceProgram() {
   for (const Jobs& jobs : jobs_) {
@@ -119,6 +130,18 @@ void DeviceProgram::setServed(const ServedExpressions& served, std::string_view 
 void DeviceProgram::setDeviceSeconds(double seconds) {
   const std::lock_guard lock(mutex_);
   device_seconds_ = seconds;
+}
+
+void DeviceProgram::recordSecondsPerRow(CodeKind code, double seconds) {
+  const std::lock_guard lock(mutex_);
+  double& least = seconds_per_row_[static_cast<std::size_t>(code)];
+  least = std::min(least, seconds);
+}
+
+bool DeviceProgram::directWasSlower() const {
+  const std::lock_guard lock(mutex_);
+  const double direct = seconds_per_row_[static_cast<std::size_t>(CodeKind::kDirect)];
+  return direct < kNotRecorded && direct > seconds_per_row_[static_cast<std::size_t>(CodeKind::kInterpreted)];
 }
 
 void DeviceProgram::setDirectRefusal(std::optional<Error> why) {

@@ -27,7 +27,7 @@ namespace srjit {
 /// was called. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram {
  public:
-  DeviceProgram(Tier tier, double expected_evaluations) : tier_(tier), expected_evaluations_(expected_evaluations) {}
+  DeviceProgram(Tier tier, double expected_evaluations);
   ~DeviceProgram();
 
   Tier tier() const noexcept { return tier_; }
@@ -57,6 +57,10 @@ class DeviceProgram {
   /// Records what evaluates the expressions of the evaluation that begins now, on this device. A change is traced.
   void setServed(const ServedExpressions& served, std::string_view device);
   void setDeviceSeconds(double seconds);
+  /// Records a loss over all rows that took so many seconds of the device per row by `code`, which is of one kind.
+  void recordSecondsPerRow(CodeKind code, double seconds);
+  /// Whether direct code's best time was longer than the interpreter's; false unless both have been recorded.
+  bool directWasSlower() const;
   /// Records why direct code cannot read data like those of the last evaluation; nothing if it can.
   void setDirectRefusal(std::optional<Error> why);
 
@@ -75,6 +79,8 @@ class DeviceProgram {
   std::uint64_t evaluations_ = 0;
   ServedExpressions served_;   ///< by the last evaluation that began
   double device_seconds_ = 0;  ///< of the last evaluation that finished
+  /// By CodeKind, the least that was recorded.
+  std::array<double, kCodeKinds> seconds_per_row_;
   std::optional<Error> direct_refusal_;
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CodeJob>>>;
   std::array<Jobs, kCodeKinds> jobs_;                            ///< by CodeKind; the one used last is the last

@@ -68,7 +68,9 @@ TierDecision decideAuto(const TierFacts& facts) {
   const CodeState direct = direct_is_usable ? facts.direct : CodeState::kFailed;
   // A program that begins with graphs has many evaluations announced. Direct code takes no longer than bytecode.
   if (facts.has_direct_graphs && direct == CodeState::kOpen) return waitFor(CodeKind::kDirect, OnFailure::kDecide);
-  if (direct == CodeState::kReady && facts.direct_is_complete) return serve(CodeKind::kDirect);
+  if (direct == CodeState::kReady && facts.direct_is_complete && !facts.direct_was_slower) {
+    return serve(CodeKind::kDirect);
+  }
   if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
 
   TierDecision decision = decideInterpretedOrCompiled(facts);
@@ -77,7 +79,8 @@ TierDecision decideAuto(const TierFacts& facts) {
       directPays(facts)) {
     decision.start_direct = true;
   }
-  const bool direct_will_serve = decision.start_direct || direct == CodeState::kRunning;
+  // LLVM's code is no quicker where direct code is slower than the interpreter: functions take the time.
+  const bool direct_will_serve = decision.start_direct || direct == CodeState::kRunning || facts.direct_was_slower;
   if (facts.compiled == CodeState::kOpen && !direct_will_serve) decision.start_compiled = startOfCompiled(facts);
   return decision;
 }
@@ -117,7 +120,7 @@ CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs,
     case Tier::kAuto:
       break;
   }
-  if (self_test != SelfTestState::kPassed) return CodeKind::kInterpreted;
+  if (self_test != SelfTestState::kPassed || !costs.direct_is_surely_quicker) return CodeKind::kInterpreted;
   const double seconds = writingSeconds(costs, announced.nodes, announced.threads);
   const bool pays = makingPays(costs.interpret, costs.direct, announced.evaluations, announced.nodeRows(), seconds);
   return pays ? CodeKind::kDirect : CodeKind::kInterpreted;

@@ -76,6 +76,7 @@ struct TierFacts {
   bool interpreter_refuses = false;  ///< some expressions; known once there is bytecode
   CodeState direct = CodeState::kOpen;
   bool direct_is_complete = true;  ///< of ready direct code: no expression is refused both by it and by the interpreter
+  bool direct_was_slower = false;  ///< in evaluations of this program, which both have served
   bool direct_was_tried = false;   ///< this evaluation has waited for direct code, and there is none
   CodeState compiled = CodeState::kOpen;
   CodeState compiled_refused = CodeState::kOpen;

@@ -27,7 +27,8 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       threads_(threads),
       arena_(arena),
       jobs_(threads),
-      costs_(cache, costsName(queue_->cuda->limits(), *store_), jobs_),
+      costs_(cache, costsName(queue_->cuda->limits(), *store_), typicalCosts(store_->precision(), store_->math()),
+             jobs_),
       self_test_(queue_, store_, cache, threads),
       maker_(queue_, store_, arena, costs_, threads) {}
 
@@ -102,6 +103,17 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
   state.info.nodes_spared = state.subtrees->sparedNodes();
 }
 
+void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
+  const int kinds = (code.interpreter ? 1 : 0) + (code.direct ? 1 : 0) + (code.compiled ? 1 : 0);
+  const double node_rows = static_cast<double>(code.report.tokens) * static_cast<double>(rows);
+  if (kinds != 1 || node_rows < kLeastMeasured) return;
+  const auto [kind, cost] = code.interpreter ? std::pair(CodeKind::kInterpreted, &DeviceCosts::interpret)
+                            : code.direct    ? std::pair(CodeKind::kDirect, &DeviceCosts::direct)
+                                             : std::pair(CodeKind::kCompiled, &DeviceCosts::compiled);
+  program.recordSecondsPerRow(kind, seconds / static_cast<double>(rows));
+  costs_.recordRunTime(cost, node_rows, seconds);
+}
+
 // What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,
 // which may be the driver's. Where that fails, the host encodes. Making begins with the second population: the end of
 // an engine waits for the assembler, and one that encodes a single population would wait in vain.
@@ -150,6 +162,7 @@ void TierSelection::findFacts(Query& query) const {
   query.codeOf(CodeKind::kInterpreted) = program.interpreted();
   facts.has_interpreted = query.codeOf(CodeKind::kInterpreted) != nullptr;
   facts.interpreter_refuses = program.interpreterRefuses();
+  facts.direct_was_slower = program.directWasSlower();
   if (facts.tier == Tier::kAuto || (facts.tier == Tier::kDirect && facts.layout_suits_direct)) {
     const CodeJob::View direct = program.job(query.kind, CodeKind::kDirect)->view();
     facts.direct = direct.state;

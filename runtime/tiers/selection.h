@@ -51,10 +51,9 @@ class TierSelection {
                                                     const DeviceData& data, bool is_evaluated,
                                                     const Deadline& deadline);
 
-  /// An evaluation by `code` took so many seconds of the device.
-  void recordRunTime(const DeviceCode& code, std::size_t rows, double seconds) {
-    costs_.recordRunTime(code, rows, seconds);
-  }
+  /// A loss of the program's expressions by `code`, over so many rows, took so many seconds of the device. Evaluations
+  /// that are too small, or by more than one kind of code, are left out.
+  void recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds);
 
  private:
   using Code = std::shared_ptr<const DeviceCode>;

@@ -32,5 +32,16 @@ TEST(CodeWeights, CountApproximationsInFastF32Alone) {
   EXPECT_EQ(weightIn(Math::kFast, Op::kExp, Precision::kF64), weightIn(Math::kPrecise, Op::kExp, Precision::kF64));
 }
 
+TEST(CodeWeights, OfAHostTellFunctionsFromOperations) {
+  const auto weightOf = [](Math math, Op op, Precision precision = Precision::kF32) {
+    return codeWeight(op, precision, math, TargetKind::kHost);
+  };
+  EXPECT_EQ(weightOf(Math::kPrecise, Op::kDiv), 1U);
+  EXPECT_EQ(weightOf(Math::kPrecise, Op::kSqrt), 1U);
+  EXPECT_EQ(weightOf(Math::kPrecise, Op::kExp), weightIn(Math::kPrecise, Op::kExp)) << "the same program";
+  EXPECT_EQ(weightOf(Math::kFast, Op::kExp), 2U);
+  EXPECT_EQ(weightOf(Math::kFast, Op::kSin), weightOf(Math::kPrecise, Op::kSin)) << "no instruction of a host";
+}
+
 }  // namespace
 }  // namespace srjit

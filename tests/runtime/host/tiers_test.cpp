@@ -5,6 +5,7 @@
 #include "tests/generators/workload.h"
 
 #include "ir/ops.h"
+#include "ir/text.h"
 
 namespace srjit {
 namespace {
@@ -147,6 +148,24 @@ INSTANTIATE_TEST_SUITE_P(Modes, Tiers,
                                          Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kStrict},
                                          Mode{Precision::kF64, Math::kPrecise}, Mode{Precision::kF64, Math::kFast}),
                          nameOf);
+
+// Compiled code gains on arithmetic, and loses on functions (runtime/host/cost_model.h).
+TEST(HostTierPolicy, CompilesWhereOperationsOutweighFunctions) {
+  constexpr double kMany = 1000;
+  const auto tierOf = [&](Math math, std::string_view text, double evaluations) {
+    const Engine engine = Engine::create({.device = "cpu", .math = math}).value();
+    const std::vector<Expression> batch = {parse(text, Language::kInfix).value()};
+    return engine.compile(batch, {.expected_evaluations = evaluations, .expected_rows = 65536}).info().tier;
+  };
+  EXPECT_EQ(tierOf(Math::kPrecise, "x0*x1 + x0/(x1 + 2)", kMany), Tier::kCompile);
+  EXPECT_EQ(tierOf(Math::kPrecise, "x0*x1 + x0/(x1 + 2)", 1), Tier::kInterpret) << "compiling takes longer";
+  for (const std::string_view text : {"sin(x0)", "cos(x0)", "exp(x0)", "x0*exp(x1) + x1", "tanh(x0)^x1"}) {
+    EXPECT_EQ(tierOf(Math::kPrecise, text, kMany), Tier::kInterpret) << text;
+  }
+  EXPECT_EQ(tierOf(Math::kPrecise, "exp(x0) + x0*x1 + x1*x2 + x2*x0 + x0*3", kMany), Tier::kCompile);
+  EXPECT_EQ(tierOf(Math::kFast, "x0*exp(x1) + x1", kMany), Tier::kCompile) << "a short approximation";
+  EXPECT_EQ(tierOf(Math::kFast, "x0*sin(x1) + x1", kMany), Tier::kInterpret);
+}
 
 }  // namespace
 }  // namespace srjit

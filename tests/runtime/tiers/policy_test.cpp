@@ -133,6 +133,18 @@ constexpr Row kRows[] = {
      "serve interpreted"},
     {"auto with graphs, started before", Tier::kAuto, 1e9,
      [](TierFacts& f) { f.has_direct_graphs = f.has_started = true; }, "wait for direct, else decide"},
+    {"auto, direct code was slower", Tier::kAuto, 1e9,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.direct_was_slower = true;
+     },
+     "serve interpreted"},
+    {"direct, though it was slower", Tier::kDirect, 1e9,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.direct_was_slower = true;
+     },
+     "serve direct"},
     {"auto while direct code is written", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kRunning; },
      "serve interpreted"},
     {"auto, direct code failed", Tier::kAuto, 11, [](TierFacts& f) { f.direct = CodeState::kFailed; },

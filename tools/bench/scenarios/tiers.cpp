@@ -64,7 +64,9 @@ Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direc
                           std::span<const Expression> expressions, std::size_t rows) {
   if (!context.onGpu()) {
     double evaluations = 1;
-    while (!srjit::hostCompilingPays(evaluations, rows) && evaluations < 1e9) evaluations *= 1.05;
+    // Of `fast`, whose common functions are short.
+    const auto pays = [&] { return hostCompilingPays({.nodes = 1, .evaluations = evaluations, .rows = rows}); };
+    while (!pays() && evaluations < 1e9) evaluations *= 1.05;
     return std::ceil(evaluations);
   }
   const double nodes = nodesOf(expressions), node_rows = nodes * static_cast<double>(rows);
