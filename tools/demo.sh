@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the sr-jit command, and evaluates a few formulas on the planets of the solar system. In the
-# end it finds Kepler's third law in their table.
+# Installs what is missing, builds the sr-jit command and the libraries (`cmake --install build/release` installs them), and
+# evaluates a few formulas on the planets of the solar system. In the end it finds Kepler's third law in their table.
 # Can be run again at any time: what is there is not installed or built twice.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -13,7 +13,7 @@ case "${1-}" in
 esac
 install_packages "${SRJIT_BUILD_PACKAGES[@]}"
 describe_cuda
-build_preset release --target sr-jit
+build_preset release --target installable
 
 sr_jit=build/release/sr-jit
 data=docs/examples/planets.csv

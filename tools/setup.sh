@@ -10,6 +10,7 @@ SRJIT_BUILD_PACKAGES=(
 )
 SRJIT_TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
+  pkgconf                         # finds the installed libraries, as programs do
   sollya                          # writes the polynomials of ir/functions again
   libclang-rt-19-dev              # sanitizers and libFuzzer
   lld-19                          # links what clang compiles: quickly, and fuzz targets without unused functions
