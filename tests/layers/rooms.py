@@ -78,6 +78,7 @@ TESTED_WITH = {
     "compiler/interpreter": ["compiler/host", "compiler/kernels"],
     "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
     "runtime/tiers": ["compiler/lowering"],
+    "runtime/pool": ["runtime/cache"],
     "runtime/c_api": ["runtime/cuda"],
 }
 
