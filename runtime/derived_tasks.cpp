@@ -33,13 +33,18 @@ Derivation derivedSums(Quantity quantity, const Dataset::State& data, const Loss
 }
 
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
-  LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
+  const LossConstants& constants = derivation.loss.constants;
+  LossSums sums{.terms = outputs[0],
+                .weights = data.weight_sum * constants.weight_scale,
+                .rows = data.rows,
+                .valid = data.rows,
+                .scale = constants.scale,
+                .weight_scale = constants.weight_scale};
   if (derivation.isOfScaledLoss()) {
     std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = data.target_mean - derivation.loss.constants.target_centre;
-    sums.targets = data.weight_sum * offset;
-    sums.squared_targets = data.weight_sum * (data.target_variance + offset * offset);
-    sums.last_place = lastPlace(data.precision);
+    const double offset = data.target_mean - constants.target_centre;
+    sums.targets = sums.weights * offset;
+    sums.squared_targets = sums.weights * (data.target_variance + offset * offset);
   }
   if (!derivation.skips_invalid) return sums;
   const std::span<const double> counts = outputs.last(derivation.counts());

@@ -113,24 +113,52 @@ Status checkValues(const DataView& data, std::size_t rows) {
   return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
 }
 
+/// Binary exponents of magnitudes that need no scale, and the largest of a scale.
+struct OrdinaryExponents {
+  int least, most, largest_scale;
+};
+
+// Products w (d d) are in the normal range for differences from the last place of the least target to 2^10 times the
+// largest, with the least and the largest weight: (-30 - 23) 2 - 20 = -126 and (30 + 10) 2 + 40 = 120 in f32.
+constexpr OrdinaryExponents ordinaryTargets(Precision precision) {
+  return precision == Precision::kF32 ? OrdinaryExponents{-30, 30, 112} : OrdinaryExponents{-400, 400, 1008};
+}
+constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
+  return precision == Precision::kF32 ? OrdinaryExponents{-20, 40, 112} : OrdinaryExponents{-100, 100, 1008};
+}
+
+// 1, or a power of two that brings the magnitude near 1. The code of losses has the scale in it: in steps, samples of
+// the same data mostly have the same.
+double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
+  constexpr int kStep = 16;
+  if (magnitude == 0) return 1;
+  const int exponent = std::ilogb(magnitude);
+  if (exponent >= ordinary.least && exponent <= ordinary.most) return 1;
+  return std::ldexp(1.0, std::clamp(-exponent / kStep * kStep, -ordinary.largest_scale, ordinary.largest_scale));
+}
+
 // Two loops: the mean, then the squares of the deviations.
 template <class T>
 void takeTarget(Dataset::State& state, const T* target, const T* weights) {
   const std::size_t rows = state.rows;
-  const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };
-  CompensatedSum sum;
-  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * static_cast<double>(target[r]));
-  const double mean = sum.value() / state.weight_sum;
-  CompensatedSum squares;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const double distance = static_cast<double>(target[r]) - mean;
-    squares.add(weight(r) * (distance * distance));
-  }
-  state.target_mean = mean;
-  state.target_variance = squares.value() / state.weight_sum;
   const auto [least, most] = std::minmax_element(target, target + rows);
   state.least_target = static_cast<double>(*least);
   state.most_target = static_cast<double>(*most);
+  state.scale = scaleFor(state.largestTarget(), ordinaryTargets(state.precision));
+  const auto weight = [&](std::size_t r) {
+    return weights == nullptr ? 1.0 : state.weight_scale * static_cast<double>(weights[r]);
+  };
+  const double weight_sum = state.weight_sum * state.weight_scale;
+  CompensatedSum sum;
+  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * (state.scale * static_cast<double>(target[r])));
+  const double mean = sum.value() / weight_sum;
+  CompensatedSum squares;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double distance = state.scale * static_cast<double>(target[r]) - mean;
+    squares.add(weight(r) * (distance * distance));
+  }
+  state.target_mean = mean;
+  state.target_variance = squares.value() / weight_sum;
 }
 
 template <class T>
@@ -149,6 +177,8 @@ Status describeAs(Dataset::State& state, const T* target, const T* weights) {
       return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
     }
     if (state.weight_sum == 0) return Error{Errc::kInvalid, "the weights of these rows are all zero", {}};
+    const auto largest = static_cast<double>(*std::max_element(weights, weights + state.rows));
+    state.weight_scale = scaleFor(largest, ordinaryWeights(state.precision));
   }
   if (target != nullptr) takeTarget(state, target, weights);
   return okStatus();
@@ -201,6 +231,8 @@ std::shared_ptr<Dataset::State> Dataset::State::withoutNumbers() const {
   state->has_target = has_target;
   state->has_weights = has_weights;
   state->weight_sum = weight_sum;
+  state->scale = scale;
+  state->weight_scale = weight_scale;
   state->target_mean = target_mean;
   state->target_variance = target_variance;
   state->least_target = least_target;
@@ -208,6 +240,8 @@ std::shared_ptr<Dataset::State> Dataset::State::withoutNumbers() const {
   state->row_group_weights = row_group_weights;
   return state;
 }
+
+double Dataset::State::largestTarget() const noexcept { return std::max(-least_target, most_target); }
 
 void Dataset::State::setRows(std::size_t count) noexcept {
   rows = count;
