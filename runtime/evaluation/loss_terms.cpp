@@ -65,8 +65,8 @@ Status checkTargets(const LossOptions& options, const Dataset::State& data) {
   return okStatus();
 }
 
-/// What terms compare differences with: c in scaled units. It is finite, since derivatives multiply it by 0; a larger one
-/// would change no term, since squares of differences below it overflow. 0 if the precision has no such number.
+/// What terms compare differences with: c in scaled units. It is finite, since derivatives multiply it by 0; a larger
+/// one would change no term, since squares of differences below it overflow. 0 if the precision has no such number.
 double tuningInUnits(const LossOptions& options, const Dataset::State& data, double scale) {
   const double c = tuningOf(options, tuningOf(options));
   if (tuningOf(options) != LossTuning::kThreshold) return c;
@@ -114,11 +114,12 @@ Status checkRange(const LossOptions& options, const Dataset::State& data) {
   if (unit <= 1 || largest == 0) return okStatus();
   const int exponent = unit * std::ilogb(largest);
   if (exponent >= kLeast && exponent <= kMost) return okStatus();
-  return Error{Errc::kInvalid,
-               fmt::format("{} of targets up to {}: squares of such errors are beyond the range of f64; expected another "
-                           "unit of the target, or a loss without squares of units as nmse, r2, rmse or mae",
-                           infoOf(options.kind).name, largest),
-               {}};
+  return Error{
+      Errc::kInvalid,
+      fmt::format("{} of targets up to {}: squares of such errors are beyond the range of f64; expected another "
+                  "unit of the target, or a loss without squares of units as nmse, r2, rmse or mae",
+                  infoOf(options.kind).name, largest),
+      {}};
 }
 
 /// The largest power of two that is not above x, which is finite and above 0.

@@ -20,8 +20,8 @@ bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept
 /// The terms of a loss that checkLoss() accepts. Without leastDifference().
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);
 
-/// LossConstants::least_difference for fits to the target, in scaled units: a small part of its standard deviation, rounded to
-/// a power of two, so that samples of the same data have the same or the next one.
+/// LossConstants::least_difference for fits to the target, in scaled units: a small part of its standard deviation,
+/// rounded to a power of two, so that samples of the same data have the same or the next one.
 double leastDifference(const Dataset::State& data);
 
 }  // namespace srjit

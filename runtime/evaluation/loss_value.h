@@ -21,8 +21,8 @@ struct LossSums {
   // Of scaled losses, in the rows that count:
   std::array<double, kScaledTerms.size() - 1> more_terms{};  ///< of kScaledTerms behind the first
   double targets = 0, squared_targets = 0;                   ///< of z and z z (losses.def)
-  bool is_constant = false;                ///< whether the prediction counts as constant
-  double scale = 1, weight_scale = 1;      ///< the units (LossConstants)
+  bool is_constant = false;                                  ///< whether the prediction counts as constant
+  double scale = 1, weight_scale = 1;                        ///< the units (LossConstants)
 };
 
 /// Whether the loss is a sum of predictions of graphs. If not, kernels of losses have its term.
@@ -32,7 +32,8 @@ bool isOfGraphs(const LossOptions& options) noexcept;
 /// if the data have weights.
 LossSpec lossSpec(const LossOptions& options, bool weighted);
 
-/// The value as LossKind defines it, in the units of the data; target_variance is in scaled units. Divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
+/// The value as LossKind defines it, in the units of the data; target_variance is in scaled units. Divisions follow
+/// IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
 /// The derivatives of lossValue() by the sums of its terms, where no policy gives another value; NaN where one does.
