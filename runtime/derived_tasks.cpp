@@ -44,7 +44,7 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
                 .weight_scale = constants.weight_scale};
   if (derivation.isOfScaledLoss()) {
     std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = data.target_mean - constants.target_centre;
+    const double offset = (data.target_mean - constants.target_centre) + data.target_mean_rest;
     sums.targets = sums.weights * offset;
     sums.squared_targets = sums.weights * (data.target_variance + offset * offset);
   }

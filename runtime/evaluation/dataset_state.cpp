@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "ir/numbers/loss_sums.h"
@@ -62,55 +63,75 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-// The fault of a number of type From that is converted to To; null if it is finite in both.
+// Whether numbers of a column keep their meaning when they are converted to To. A number that is small beside others of
+// its column may round to 0: by less than the last place of the largest.
 template <class To, class From>
-const char* notFinite(From value) {
-  if (!std::isfinite(value)) return "expected a finite number";
-  return std::isfinite(static_cast<To>(value)) ? nullptr : "expected a number within the range of f32";
+Status checkRange(const std::string& name, const From* values, std::size_t rows) {
+  if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
+  constexpr const char* kRemedy = "choose f64, or another unit";
+  std::size_t largest = rows;
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (!std::isfinite(values[r])) continue;
+    if (!std::isfinite(static_cast<To>(values[r]))) {
+      return Error{
+          Errc::kInvalid,
+          fmt::format("{} has {} in row {}, which is beyond the range of f32: {}", name, values[r], r + 1, kRemedy),
+          {}};
+    }
+    if (largest == rows || std::fabs(values[r]) > std::fabs(values[largest])) largest = r;
+  }
+  const From most = largest == rows ? From(0) : values[largest];
+  if (most == 0 || std::fabs(static_cast<To>(most)) >= std::numeric_limits<To>::min()) return okStatus();
+  return Error{Errc::kInvalid,
+               fmt::format("{} has no larger number than {} (row {}), which is below the normal range of f32: {}", name,
+                           most, largest + 1, kRemedy),
+               {}};
 }
 
-template <class To, class From>
+template <class From>
 Status checkTarget(const From* target, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r) {
-    if (const char* const wrong = notFinite<To>(target[r])) {
-      return Error{Errc::kInvalid, fmt::format("target {} in row {}: {}", target[r], r + 1, wrong), {}};
-    }
+    if (std::isfinite(target[r])) continue;
+    return Error{Errc::kInvalid, fmt::format("target {} in row {}: expected a finite number", target[r], r + 1), {}};
   }
   return okStatus();
 }
 
-template <class To, class From>
+template <class From>
 Status checkWeights(const From* weights, std::size_t rows) {
-  bool given = false, kept = false;
+  bool given = false;
   for (std::size_t r = 0; r < rows; ++r) {
-    const char* const wrong = notFinite<To>(weights[r]);
-    if (wrong != nullptr || weights[r] < 0) {
+    if (!std::isfinite(weights[r]) || weights[r] < 0) {
       return Error{Errc::kInvalid,
-                   fmt::format("weight {} in row {}, {} that is not negative", weights[r], r + 1,
-                               wrong != nullptr ? wrong : "expected a finite number"),
+                   fmt::format("weight {} in row {}, expected a finite number that is not negative", weights[r], r + 1),
                    {}};
     }
     given = given || weights[r] > 0;
-    kept = kept || static_cast<To>(weights[r]) > 0;
   }
-  if (!given) return Error{Errc::kInvalid, "the weights are all zero", {}};
-  if (!kept) return Error{Errc::kInvalid, "the weights are all zero once rounded to f32", {}};
-  return okStatus();
+  return given ? okStatus() : Error{Errc::kInvalid, "the weights are all zero", {}};
 }
 
-/// Checks that target and weights are valid for losses. Reads them before conversion, so that messages show the given
-/// numbers.
+/// Checks that target and weights are valid for losses, and that all numbers are in the range of To. Reads them before
+/// conversion, so that messages show the given numbers.
 template <class To>
 Status checkValues(const DataView& data, std::size_t rows) {
-  const auto check = [&](const ColumnView& column, const auto& of) {
-    return withZeroOf(column.type, [&]<class From>(From) { return of(static_cast<const From*>(column.data)); });
+  Status valid = okStatus();
+  const auto check = [&](const ColumnView& column, const std::string& name, const auto& of) {
+    if (!valid) return;
+    withZeroOf(column.type, [&]<class From>(From) {
+      const auto* const values = static_cast<const From*>(column.data);
+      valid = of(values);
+      if (valid) valid = checkRange<To>(name, values, rows);
+    });
   };
-  if (data.target) {
-    Status valid = check(*data.target, [&](const auto* values) { return checkTarget<To>(values, rows); });
-    if (!valid) return valid;
+  for (std::size_t i = 0; i < data.columns.size(); ++i) {
+    check(data.columns[i], data.names.describe(i), [](const auto*) { return okStatus(); });
   }
-  if (!data.weights) return okStatus();
-  return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
+  if (data.target) check(*data.target, "the target", [&](const auto* values) { return checkTarget(values, rows); });
+  if (data.weights) {
+    check(*data.weights, "the column of weights", [&](const auto* values) { return checkWeights(values, rows); });
+  }
+  return valid;
 }
 
 /// Binary exponents of magnitudes that need no scale, and the largest of a scale.
@@ -137,7 +158,8 @@ double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
   return std::ldexp(1.0, std::clamp(-exponent / kStep * kStep, -ordinary.largest_scale, ordinary.largest_scale));
 }
 
-// Two loops: the mean, then the squares of the deviations.
+// Two loops: the mean, then the squares of the deviations, and what the rounding of the mean left: of targets far from
+// 0 it is not small beside their deviation.
 template <class T>
 void takeTarget(Dataset::State& state, const T* target, const T* weights) {
   const std::size_t rows = state.rows;
@@ -152,13 +174,16 @@ void takeTarget(Dataset::State& state, const T* target, const T* weights) {
   CompensatedSum sum;
   for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * (state.scale * static_cast<double>(target[r])));
   const double mean = sum.value() / weight_sum;
-  CompensatedSum squares;
+  CompensatedSum rest, squares;
   for (std::size_t r = 0; r < rows; ++r) {
     const double distance = state.scale * static_cast<double>(target[r]) - mean;
+    rest.add(weight(r) * distance);
     squares.add(weight(r) * (distance * distance));
   }
   state.target_mean = mean;
-  state.target_variance = squares.value() / weight_sum;
+  state.target_mean_rest = rest.value() / weight_sum;
+  const double about_mean = squares.value() / weight_sum;
+  state.target_variance = std::max(0.0, about_mean - state.target_mean_rest * state.target_mean_rest);
 }
 
 template <class T>
@@ -234,6 +259,7 @@ std::shared_ptr<Dataset::State> Dataset::State::withoutNumbers() const {
   state->scale = scale;
   state->weight_scale = weight_scale;
   state->target_mean = target_mean;
+  state->target_mean_rest = target_mean_rest;
   state->target_variance = target_variance;
   state->least_target = least_target;
   state->most_target = most_target;

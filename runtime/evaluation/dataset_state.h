@@ -53,8 +53,9 @@ struct Dataset::State {
   /// ordinary: squares of differences from the target's last place up to many times the target are then in the range of
   /// the precision.
   double scale = 1, weight_scale = 1;
-  double target_mean = 0;      ///< weighted, over all rows; of target * scale
-  double target_variance = 0;  ///< weighted, over all rows; of target * scale
+  double target_mean = 0;       ///< weighted, over all rows; of target * scale
+  double target_mean_rest = 0;  ///< what its rounding to double left: the mean is the sum of both
+  double target_variance = 0;   ///< weighted, over all rows; of target * scale
   double least_target = 0, most_target = 0;
   std::vector<double> row_group_weights;  ///< with weights: their sum over every row group, as a kernel adds it
 

@@ -65,7 +65,8 @@ TEST(Losses, ReweightingIsThatOfTheTable) {
         (h * h);
     EXPECT_NEAR(reweightingOf(term, f, y, constants), second, 1e-6) << infoOf(term).name;
   }
-  EXPECT_EQ(reweightingOf(LossTerm::kHuber, 5, 1, {.tuning = 2}), 0.5) << "of the parabola that touches it: the term is straight there";
+  EXPECT_EQ(reweightingOf(LossTerm::kHuber, 5, 1, {.tuning = 2}), 0.5)
+      << "of the parabola that touches it: the term is straight there";
   EXPECT_EQ(reweightingOf(LossTerm::kQuantile, 5, 1, {.tuning = 0.25, .least_difference = 1e-3}), 0.75 / 4);
   EXPECT_EQ(reweightingOf(LossTerm::kQuantile, 1, 1, {.tuning = 0.25, .least_difference = 0.5}), 0.5);
   EXPECT_EQ(reweightingOf(LossTerm::kPoisson, 4, 1, {}), 0.5) << "expected where y has the mean f";
@@ -104,12 +105,13 @@ TEST(Losses, PageOfTheDocumentationIsCurrent) {
   std::ifstream file(SRJIT_SOURCE_DIR "/docs/losses.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   for (const LossInfo& info : allLosses()) {
-    std::string row = "| `" + std::string(info.name) + "` | `k";
-    const std::size_t at = page.find(row);
-    ASSERT_NE(at, std::string::npos) << info.name;
+    const std::string begin = "| `" + std::string(info.name) + "` | `k";
     std::string doc;
     for (const char c : info.doc) doc += c == '|' ? "\\|" : std::string(1, c);
-    EXPECT_NE(page.find("` | " + doc + " |\n", at), std::string::npos) << info.name;
+    const std::size_t at = page.find(begin);
+    const bool has_row = at != std::string::npos && page.substr(at, page.find('\n', at) - at).ends_with(doc + " |");
+    EXPECT_TRUE(has_row) << "docs/losses.md: the table does not have the row of ir/losses.def. Write it there: "
+                         << begin << "... | " << doc << " |";
   }
 }
 
