@@ -68,24 +68,23 @@ Status checkSizes(const DataView& data, std::size_t rows) {
 template <class To, class From>
 Status checkRange(const std::string& name, const From* values, std::size_t rows) {
   if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
-  constexpr const char* kRemedy = "choose f64, or another unit";
-  std::size_t largest = rows;
+  const auto isKept = [&](std::size_t r) { return From(static_cast<To>(values[r])) == values[r]; };
+  const auto refusal = [&](std::size_t r, const char* fault) {
+    return Error{Errc::kInvalid,
+                 fmt::format("{} has {} in row {}, {}: choose f64, or another unit", name, values[r], r + 1, fault),
+                 {}};
+  };
+  To largest = 0;
+  std::size_t rounded = rows;  // the first
   for (std::size_t r = 0; r < rows; ++r) {
     if (!std::isfinite(values[r])) continue;
-    if (!std::isfinite(static_cast<To>(values[r]))) {
-      return Error{
-          Errc::kInvalid,
-          fmt::format("{} has {} in row {}, which is beyond the range of f32: {}", name, values[r], r + 1, kRemedy),
-          {}};
-    }
-    if (largest == rows || std::fabs(values[r]) > std::fabs(values[largest])) largest = r;
+    const To magnitude = std::fabs(static_cast<To>(values[r]));
+    if (!std::isfinite(magnitude)) return refusal(r, "which is beyond the range of f32");
+    largest = std::max(largest, magnitude);
+    if (rounded == rows && !isKept(r)) rounded = r;
   }
-  const From most = largest == rows ? From(0) : values[largest];
-  if (most == 0 || std::fabs(static_cast<To>(most)) >= std::numeric_limits<To>::min()) return okStatus();
-  return Error{Errc::kInvalid,
-               fmt::format("{} has no larger number than {} (row {}), which is below the normal range of f32: {}", name,
-                           most, largest + 1, kRemedy),
-               {}};
+  if (rounded == rows || largest >= std::numeric_limits<To>::min()) return okStatus();
+  return refusal(rounded, "and all of its numbers are below the normal range of f32");
 }
 
 template <class From>

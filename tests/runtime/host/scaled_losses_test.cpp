@@ -141,7 +141,7 @@ TEST_P(ScaledLosses, HaveTheSameBitsInEveryTier) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   Workload w = manyUnits(40, units().back(), offsets().back(), true);
-  w.expressions.resize(8);  // with two units; models of a GPU are slow
+  w.expressions.erase(w.expressions.begin() + 8, w.expressions.end());  // two units are left: the model is slow
   w.parameters.resize(24);
   const LossOptions options{LossKind::kScaledNmse, NanPolicy::kSkip};
   const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
@@ -288,7 +288,8 @@ TEST(ScaledLossGradients, FarFromZeroAreThoseOfDifferences) {
         const std::vector<double> values = engine.loss(program, data, moved, options).value().values;
         return values[p < 3 ? 0 : p < 5 ? 1 : 2];
       };
-      EXPECT_NEAR(gradients.derivatives[p], (at(step) - at(-step)) / (2 * step), 1e-6)
+      const double expected = (at(step) - at(-step)) / (2 * step);
+      EXPECT_NEAR(gradients.derivatives[p], expected, 1e-5 * (1 + std::fabs(expected)))
           << infoOf(kind).name << " p" << p;
     }
   }
