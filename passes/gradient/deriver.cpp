@@ -31,7 +31,10 @@ class SumTerms {
   SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
       : maker_(maker) {
     roots_.reserve(derivation.roots(values.size() - 1));
-    if (derivation.weighted) weight_.emplace(maker.dag().variable(derivation.columns + 1), maker);
+    if (derivation.weighted) {
+      const graph::Value weight(maker.dag().variable(derivation.columns + 1), maker);
+      weight_ = inUnits(weight, derivation.loss.constants.weight_scale);
+    }
     if (!derivation.skips_invalid) return;
     graph::Value largest = abs(graph::Value(values[0], maker));
     for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(graph::Value(value, maker)));
@@ -191,9 +194,11 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   }
 }
 
-std::vector<graph::Value> Deriver::derivatives() const {
+std::vector<graph::Value> Deriver::derivatives(double scale) const {
   std::vector<graph::Value> derivatives;
-  for (const NodeId root : std::span(roots_).subspan(1)) derivatives.emplace_back(root, as_written_);
+  for (const NodeId root : std::span(roots_).subspan(1)) {
+    derivatives.push_back(inUnits(graph::Value(root, as_written_), scale));
+  }
   return derivatives;
 }
 
@@ -201,11 +206,11 @@ void Deriver::addStepTerms(const Derivation& derivation) {
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
     const graph::Value residual = row.y - row.f;
-    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(), residual * residual, residual, 1.0);
+    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(1), residual * residual, residual, 1.0);
     return;
   }
   const LossGraph loss(derivation.loss, row, as_written_);
-  const std::vector<graph::Value> by = derivatives();
+  const std::vector<graph::Value> by = derivatives(loss.predictionScale());
   if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
   const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
@@ -215,7 +220,7 @@ void Deriver::addStepTerms(const Derivation& derivation) {
 
 void Deriver::addGradientTerms(const Derivation& derivation) {
   const LossGraph loss(derivation.loss, rowOf(roots_[0], derivation, as_written_), as_written_);
-  const std::vector<graph::Value> by = derivatives();
+  const std::vector<graph::Value> by = derivatives(loss.predictionScale());
   if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
   for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));

@@ -52,7 +52,8 @@ class Deriver {
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
   void addStepTerms(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
-  std::vector<graph::Value> derivatives() const;
+  /// Those of f times `scale`.
+  std::vector<graph::Value> derivatives(double scale) const;
   void appendRoots(Dag& to);
 
   Math math_;
