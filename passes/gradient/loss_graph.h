@@ -25,8 +25,8 @@ class LossGraph {
 
   /// loss.terms() of them.
   std::span<const graph::Value> terms() const noexcept { return terms_; }
-  /// The derivative of a term by f. 0 if f is a constant, which may be a number that the loss has elsewhere, too:
-  /// nothing that f is derived by has an effect.
+  /// The derivative of a term by f, finite where the term is, unless it overflows. 0 if f is a constant, which may be a
+  /// number that the loss has elsewhere, too: nothing that f is derived by has an effect.
   graph::Value slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const;
   /// What fits take for the second derivative of the only term by f, whose first is `slope`: not negative. If the table
   /// of losses has none, the larger of the second derivative and |slope| / |f - y|, which is that of a parabola with
