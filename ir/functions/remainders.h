@@ -27,6 +27,7 @@ T remainderOfLarge(const T& x, const T& y) {
   using F = Format<kPrecision>;
   constexpr std::int32_t kOne = F::kBias << F::kUpperFractionBits;
   constexpr int kBits = kDigitBits<kPrecision>;
+  constexpr double kDigit = static_cast<double>(std::int64_t{1} << kBits);
   constexpr int kMostBits = 2 * F::kBias - 1 + F::kFractionBits;  // n - k of the largest and the smallest number
   const Parts<T> of_x = partsOf<kPrecision, kOne>(x);
   const Parts<T> of_y = partsOf<kPrecision, kOne>(y);
@@ -41,7 +42,7 @@ T remainderOfLarge(const T& x, const T& y) {
   const T bits = fma(digits, T(-kBits), exponent) + T(F::kRounder + F::kBias);
   T remainder = rest(of_x.m * withWords(x, shiftLeft(lowerWord(bits), F::kUpperFractionBits), 0));
   for (int i = 0; i < kMostBits / kBits; ++i) {
-    const T next = rest(remainder * T(std::int64_t{1} << kBits));
+    const T next = rest(remainder * T(kDigit));
     remainder = select(lt(T(i), digits), next, remainder);
   }
   const T of_parts = select(lt(remainder, T(0)), remainder + of_y.m, remainder);
