@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -17,6 +18,15 @@ using std::fma;
 using std::rint;  // the default rounding mode is to nearest, ties to even
 using std::sqrt;
 
+/// The C library's functions, and one that it lacks.
+namespace library {
+using namespace std;
+inline long double mod(long double x, long double y) {
+  const long double remainder = std::fmod(x, y);
+  return remainder == 0 ? std::copysign(remainder, y) : (remainder < 0) == (y < 0) ? remainder : remainder + y;
+}
+}  // namespace library
+
 // Functions that are programs have the bits of every kernel in `strict` and `precise`. In long double they are those of
 // the C library.
 #define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_DECLARE_##code(id, arity)
@@ -25,11 +35,11 @@ using std::sqrt;
 #define SRJIT_DECLARE_1(id) \
   float id(float x);        \
   double id(double x);      \
-  inline long double id(long double x) { return std::id(x); }
+  inline long double id(long double x) { return library::id(x); }
 #define SRJIT_DECLARE_2(id)      \
   float id(float x, float y);    \
   double id(double x, double y); \
-  inline long double id(long double x, long double y) { return std::id(x, y); }
+  inline long double id(long double x, long double y) { return library::id(x, y); }
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_DECLARE_kOperation
@@ -78,8 +88,8 @@ T atLeast(T x, double limit) {
 }
 
 /// `usual`, or `rare()` where it is rare.
-template <class T, class Rare>
-std::array<T, 3> rarely(bool is_rare, const std::array<T, 3>& usual, const Rare& rare) {
+template <class T, std::size_t kCount, class Rare>
+std::array<T, kCount> rarely(bool is_rare, const std::array<T, kCount>& usual, const Rare& rare) {
   return is_rare ? rare() : usual;
 }
 

@@ -31,9 +31,11 @@ struct Losses {
 
 /// Losses, and their derivatives.
 struct Gradients {
-  /// As Engine::loss() has it, with the same bits under NanPolicy::kPropagate. Otherwise rows count as invalid in which
-  /// a derivative of the prediction is not finite, too.
+  /// As Engine::loss() has it, with the same bits under NanPolicy::kPropagate. The prediction decides which rows are
+  /// valid, and the term of a loss with a domain; derivatives do not.
   Losses losses;
+  /// A derivative of the prediction that is not finite counts as 0 in a row whose prediction is finite. Under
+  /// kPropagate, a product of derivatives that overflows may still make the sum infinite or NaN.
   /// By parameters: in the layout of the parameters (Program::parameterOffset()). By variables: that of expression e by
   /// variable v at e * columns of the data + v. NaN for an expression that failed, or whose loss is not finite.
   std::vector<double> derivatives;

@@ -223,11 +223,11 @@ std::array<Value, kCount> Builder::endRare(std::uint32_t branch, const Mask& is_
   return results;
 }
 
-template <class Rare>
-std::array<Value, 3> rarely(const Mask& is_rare, const std::array<Value, 3>& usual, const Rare& rare) {
+template <std::size_t kCount, class Rare>
+std::array<Value, kCount> rarely(const Mask& is_rare, const std::array<Value, kCount>& usual, const Rare& rare) {
   Builder& builder = *is_rare.builder;
   const std::uint32_t branch = builder.beginRare(is_rare);
-  const std::array<Value, 3> values = rare();
+  const std::array<Value, kCount> values = rare();
   return builder.endRare(branch, is_rare, usual, values);
 }
 

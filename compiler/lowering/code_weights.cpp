@@ -50,8 +50,8 @@ Weight eq(Weight, Weight) { return add(1); }
 Weight select(Weight, Weight, Weight) { return add(1); }
 Weight atMost(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
 Weight atLeast(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
-template <class Rare>
-std::array<Weight, 3> rarely(Weight, const std::array<Weight, 3>& usual, const Rare&) {
+template <std::size_t kCount, class Rare>
+std::array<Weight, kCount> rarely(Weight, const std::array<Weight, kCount>& usual, const Rare&) {
   add(1);
   return usual;
 }

@@ -223,24 +223,21 @@ Lowering::RareBranch Lowering::beginRare(llvm::Value* is_rare) {
   return branch;
 }
 
-std::array<Value, 3> Lowering::endRare(const RareBranch& branch, llvm::Value* is_rare,
-                                       const std::array<Value, 3>& usual, const std::array<Value, 3>& rare) {
-  std::array<llvm::Value*, 3> values{};
+void Lowering::endRare(const RareBranch& branch, llvm::Value* is_rare, std::span<const Value> usual,
+                       std::span<Value> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = materialize(rare[i]);
-    if (lanes_ > 1) values[i] = builder_.CreateSelect(is_rare, values[i], materialize(usual[i]));
+    llvm::Value* const rare = materialize(values[i]);
+    values[i] = {lanes_ > 1 ? builder_.CreateSelect(is_rare, rare, materialize(usual[i])) : rare, *this};
   }
   llvm::BasicBlock* const end = builder_.GetInsertBlock();
   builder_.CreateBr(branch.after);
   builder_.SetInsertPoint(branch.after);
-  std::array<Value, 3> results = usual;
   for (std::size_t i = 0; i < values.size(); ++i) {
     llvm::PHINode* const result = builder_.CreatePHI(type_, 2);
     result->addIncoming(materialize(usual[i]), branch.before);
-    result->addIncoming(values[i], end);
-    results[i] = {result, *this};
+    result->addIncoming(values[i].ir(), end);
+    values[i] = {result, *this};
   }
-  return results;
 }
 
 llvm::Value* Lowering::apply(Op op, std::span<llvm::Value* const> operands) {

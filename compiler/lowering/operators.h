@@ -76,9 +76,8 @@ class Lowering {
     llvm::BasicBlock *before, *rare, *after;
   };
   RareBranch beginRare(llvm::Value* is_rare);
-  /// `usual`, or `rare` where it is rare.
-  std::array<Value, 3> endRare(const RareBranch& branch, llvm::Value* is_rare, const std::array<Value, 3>& usual,
-                               const std::array<Value, 3>& rare);
+  /// Makes of each value of that code the `usual` one where it is not rare; both have the same length.
+  void endRare(const RareBranch& branch, llvm::Value* is_rare, std::span<const Value> usual, std::span<Value> values);
 
   /// The value of `op` over its operands, by its row of the operator table.
   llvm::Value* apply(Op op, std::span<llvm::Value* const> operands);
@@ -127,12 +126,13 @@ class Lowering {
   llvm::Type* type_;
 };
 
-template <class Rare>
-std::array<Value, 3> rarely(const Mask& is_rare, const std::array<Value, 3>& usual, const Rare& rare) {
+template <std::size_t kCount, class Rare>
+std::array<Value, kCount> rarely(const Mask& is_rare, const std::array<Value, kCount>& usual, const Rare& rare) {
   Lowering& lowering = *is_rare.lowering;
   const Lowering::RareBranch branch = lowering.beginRare(is_rare.ir);
-  const std::array<Value, 3> values = rare();
-  return lowering.endRare(branch, is_rare.ir, usual, values);
+  std::array<Value, kCount> values = rare();
+  lowering.endRare(branch, is_rare.ir, usual, values);
+  return values;
 }
 
 }  // namespace srjit

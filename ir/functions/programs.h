@@ -8,6 +8,7 @@
 #include "ir/functions/hyperbolics.h"
 #include "ir/functions/logarithms.h"
 #include "ir/functions/powers.h"
+#include "ir/functions/remainders.h"
 #include "ir/functions/roots.h"
 #include "ir/ops.h"
 

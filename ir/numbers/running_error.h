@@ -103,6 +103,7 @@ class RunningError {
   friend RunningError tan(const RunningError& x) { return tangent(x); }
   friend RunningError pow(const RunningError& x, const RunningError& y) { return power(x, y); }
   friend RunningError atan2(const RunningError& x, const RunningError& y) { return angle(x, y); }
+  friend RunningError mod(const RunningError& x, const RunningError& y) { return remainder(x, y); }
 
   template <class F>
   static RunningError monotone(Function function, F f, const RunningError& operand);
@@ -183,6 +184,7 @@ class RunningError {
   static RunningError tangent(const RunningError& operand);
   static RunningError power(const RunningError& base, const RunningError& exponent);
   static RunningError angle(const RunningError& ordinate, const RunningError& abscissa);
+  static RunningError remainder(const RunningError& dividend, const RunningError& divisor);
 
   /// The rounding of a function, from its row in functions.def.
   static double functionRounding(Function function, const RunningError& x, const RunningError& y, double magnitude);

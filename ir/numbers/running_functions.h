@@ -119,6 +119,33 @@ RunningError<kArithmetic> RunningError<kArithmetic>::angle(const RunningError& o
   return ofFunction(Function::k_atan2, r, spread, x, y, exact && r == 0 && x.isZero());
 }
 
+/// It jumps where the quotient is an integer, by |y|. Elsewhere it is x - q y with a constant q. A rest that is flushed
+/// to zero jumps, too.
+template <Arithmetic kArithmetic>
+RunningError<kArithmetic> RunningError<kArithmetic>::remainder(const RunningError& dividend,
+                                                               const RunningError& divisor) {
+  const RunningError x = dividend.flushed();
+  const RunningError y = divisor.flushed();
+  const double r = real::mod(x.value, y.value);
+  if (x.isLost() || y.isLost()) return lost(r);
+  if (x.isNan() || y.isNan() || y.isZero() || !x.isFinite()) return certain(r);
+  if (y.mayChangeSign()) return lost(r);
+  if (!y.isFinite()) {
+    if (x.mayChangeSign()) return lost(r);
+    return std::isfinite(r) ? ofFunction(Function::k_mod, r, x.error, x, y, x.isZero()) : certain(r);
+  }
+  const double largest = std::fabs(y.value) + y.error;
+  const bool may_flush = R::kFast && largest < R::kSmallestNormal / R::kHalfUlp;
+  const bool exact = x.error == 0 && y.error == 0 && !may_flush;
+  if (exact) return ofFunction(Function::k_mod, r, 0, x, y, r == 0);
+  const auto [low, high] =
+      std::minmax({x.low() / y.low(), x.low() / y.high(), x.high() / y.low(), x.high() / y.high()});
+  const double least = std::floor(low - std::fabs(low) * (kSlack - 1));
+  const double most = std::floor(high + std::fabs(high) * (kSlack - 1));
+  const double spread = least == most && !may_flush ? x.error + std::fabs(most) * y.error : largest;
+  return ofFunction(Function::k_mod, r, std::min(spread, largest) * kSlack, x, y, false);
+}
+
 // All other functions of one operand. Hidden friends of RunningError are better matches than these templates.
 #define SRJIT_ARITY_1(id)                                                                                  \
   template <Arithmetic kArithmetic>                                                                        \

@@ -13,7 +13,8 @@
 namespace srjit {
 
 /// The roots of an expression f with target y, weight w and derivatives f_i, i < count. l is a term of a loss, and l'
-/// its derivative by f. All are in scaled units (LossConstants::scale).
+/// its derivative by f. All are in scaled units (LossConstants::scale). An f_i is finite where f is, or counts as 0
+/// there, unless it overflows.
 enum class Quantity : std::uint8_t {
   kJacobian,         ///< f_0, f_1, ...
   kLoss,             ///< w l for each term
@@ -46,7 +47,8 @@ struct Derivation {
   /// For sums:
   DerivedLoss loss = {};  ///< but of normal equations
   bool weighted = false;  ///< w is 1 otherwise
-  /// Terms are 0 in rows where f, an f_i, or the term of a loss that hasDomain() is not finite. Roots follow: of a
+  /// Terms are 0 in rows where f, or the term of a loss that hasDomain(), is not finite. In other rows an f_i that is
+  /// not finite counts as 0. (Without it, too, if an operator may give it; not if it overflows.) Roots follow: of a
   /// scaled loss, w z and w (z z) in the other rows, with z = y - m as in losses.def; one that is 1 in the other rows,
   /// and with weights another that is w there.
   bool skips_invalid = false;

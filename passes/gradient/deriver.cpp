@@ -25,27 +25,25 @@ graph::Value product(const graph::Value& x, const graph::Value& y) {
   return isOne(x) ? y : isOne(y) ? x : x * y;
 }
 
-/// The terms of sums, with their weights, in rows that count: those where `values` are finite.
+/// The terms of sums, with their weights, in rows that count: those where f, and the term of a loss that has a domain,
+/// are finite.
 class SumTerms {
  public:
-  SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
+  SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, const graph::Value& f, const graph::Value& term)
       : maker_(maker) {
-    roots_.reserve(derivation.roots(values.size() - 1));
     if (derivation.weighted) {
       const graph::Value weight(maker.dag().variable(derivation.columns + 1), maker);
       weight_ = inUnits(weight, derivation.loss.constants.weight_scale);
     }
     if (!derivation.skips_invalid) return;
-    graph::Value largest = abs(graph::Value(values[0], maker));
-    for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(graph::Value(value, maker)));
-    valid_ = lt(largest, std::numeric_limits<double>::infinity());
+    valid_ = graph::isFinite(derivation.loss.hasDomain() ? maximum(abs(f), abs(term)) : f);
   }
 
   graph::Value weighted(const graph::Value& value) const { return weight_ ? product(*weight_, value) : value; }
   void add(const graph::Value& term) { roots_.push_back((valid_ ? select(*valid_, term, 0.0) : term).in(maker_)); }
   std::vector<NodeId> finish() && {
     if (valid_) {
-      roots_.push_back(valid_->positive);
+      roots_.push_back(valid_->rows.positive);
       if (weight_) add(*weight_);
     }
     return std::move(roots_);
@@ -92,10 +90,9 @@ std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> deri
 
 void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation) {
   const graph::NodeMaker maker(dag, nullptr);
-  const LossGraph loss(derivation.loss, rowOf(f, derivation, maker), maker);
-  std::vector<NodeId> values = {f};
-  if (derivation.loss.hasDomain()) values.push_back(loss.terms()[0].in(maker));
-  SumTerms terms(derivation, maker, values);
+  const LossRow row = rowOf(f, derivation, maker);
+  const LossGraph loss(derivation.loss, row, maker);
+  SumTerms terms(derivation, maker, row.f, loss.terms()[0]);
   for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));
   addTargetTerms(derivation, loss, terms);
   for (const NodeId root : std::move(terms).finish()) dag.addRoot(root);
@@ -185,7 +182,16 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   const NodeId f = roots_[0];
   roots_.resize(1 + derivation.derivatives(parameters));
   differentiator_.run({f, all}, with_rules_, wanted, std::span(roots_).subspan(1));
-  if (math_ == Math::kStrict) return;
+  if (math_ != Math::kStrict) fuseDerivatives(first);
+  if (!derivation.skips_invalid) return;
+  // Those that overflow, too.
+  for (std::size_t i = 1; i < roots_.size(); ++i) {
+    if (dag_.node(roots_[i]).kind == Token::Kind::kConstant) continue;
+    roots_[i] = graph::finiteWith({roots_[i], as_written_}, {f, as_written_}).in(as_written_);
+  }
+}
+
+void Deriver::fuseDerivatives(NodeId first) {
   fuser_.findSumsFrom(first);
   for (NodeId& derivative : std::span(roots_).subspan(1)) {
     if (derivative < first || !fuser_.hasSums(derivative)) continue;
@@ -206,23 +212,23 @@ void Deriver::addStepTerms(const Derivation& derivation) {
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
     const graph::Value residual = row.y - row.f;
-    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(1), residual * residual, residual, 1.0);
+    const graph::Value square = residual * residual;
+    roots_ = stepRoots({derivation, as_written_, row.f, square}, derivatives(1), square, residual, 1.0);
     return;
   }
   const LossGraph loss(derivation.loss, row, as_written_);
   const std::vector<graph::Value> by = derivatives(loss.predictionScale());
-  if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
-  SumTerms terms(derivation, as_written_, roots_);
+  SumTerms terms(derivation, as_written_, row.f, loss.terms()[0]);
   const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
   const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
   roots_ = stepRoots(std::move(terms), by, loss.terms()[0], slope * -0.5, curvature * 0.5);
 }
 
 void Deriver::addGradientTerms(const Derivation& derivation) {
-  const LossGraph loss(derivation.loss, rowOf(roots_[0], derivation, as_written_), as_written_);
+  const LossRow row = rowOf(roots_[0], derivation, as_written_);
+  const LossGraph loss(derivation.loss, row, as_written_);
   const std::vector<graph::Value> by = derivatives(loss.predictionScale());
-  if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
-  SumTerms terms(derivation, as_written_, roots_);
+  SumTerms terms(derivation, as_written_, row.f, loss.terms()[0]);
   for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));
   std::vector<graph::Value> slopes;
   if (!by.empty()) {

@@ -35,8 +35,8 @@ class Deriver {
 
   /// Makes the roots of an expression. `f` is its graph, of one root, in another Dag; it has so many parameters, and
   /// uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps its bits; derivatives
-  /// get the rules of the math mode, and are fused; what sums add is as Quantity has it, without rules. Linear in the
-  /// nodes of each root together, not recursive.
+  /// get the rules of the math mode, and are fused; those that need it get a test whether they are finite; what sums
+  /// add is as Quantity has it, without rules. Linear in the nodes of each root together, not recursive.
   void run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
   /// What run() made.
   ExpressionGraph graph();
@@ -50,6 +50,8 @@ class Deriver {
   ExpressionGraph graphOf(const Dag& from, NodeId root);
   void read(const ExpressionGraph& f);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
+  /// Fuses multiply-adds in derivatives, of nodes from `first` on.
+  void fuseDerivatives(NodeId first);
   void addStepTerms(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
   /// Those of f times `scale`.

@@ -1,47 +1,45 @@
 #include "passes/gradient/differentiate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ranges>
 
 #include "ir/rows.h"
+#include "passes/gradient/exceptional_operands.h"
 
 namespace srjit {
-namespace {
-
-// Without rules, too, a graph has no factors 1 and -1, which most cells are.
-NodeId times(NodeId adjoint, const graph::Value& partial, const graph::NodeMaker& maker) {
-  if (partial.isLiteral() && partial.literal() == 1) return adjoint;
-  if (partial.isLiteral() && partial.literal() == -1) return maker.apply(Op::kNeg, {adjoint, 0, 0});
-  const Node& node = maker.dag().node(adjoint);
-  const bool is_one = node.kind == Token::Kind::kConstant && node.value == 1;
-  return is_one ? partial.in(maker) : maker.apply(Op::kMul, {adjoint, partial.in(maker), 0});
-}
-
-}  // namespace
 
 void Differentiator::begin(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives) {
   const std::size_t size = std::max(adjoints_.size(), maker.dag().size());
   wanted_.resize(size);
-  depends_.resize(size);
-  adjoints_.resize(size);
-  for (const NodeId id : source.members) adjoints_[id] = kNone;
+  facts_.resize(size);
+  adjoints_.resize(size, {kNone});
+  for (const NodeId id : source.members) adjoints_[id].value = kNone;
   std::ranges::fill(derivatives, kNone);
 }
 
-void Differentiator::sweep(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives) {
+// The operands of a wanted node need not be members, and it counts as a leaf.
+void Differentiator::collectFacts(const Source& source, const graph::NodeMaker& maker) {
   for (const NodeId id : source.members) {
-    depends_[id] = static_cast<std::uint8_t>(wanted_[id] != kNotWanted);
-    // The operands of a wanted node need not be members.
-    if (depends_[id] != 0) continue;
-    for (const NodeId operand : maker.dag().node(id).inputs()) depends_[id] |= depends_[operand];
+    std::uint8_t& facts = facts_[id];
+    facts = wanted_[id] != kNotWanted ? kDepends : 0;
+    if (facts != 0) continue;
+    const Node& node = maker.dag().node(id);
+    for (const NodeId operand : node.inputs()) facts |= facts_[operand];
+    const bool is_finite = node.kind != Token::Kind::kConstant || std::isfinite(node.value);
+    if (!is_finite || (node.isOperator() && mayBeExceptional(node.op))) facts |= kExceptional;
   }
-  if (depends_[source.root] != 0) adjoints_[source.root] = maker.constant(1);
+}
+
+void Differentiator::sweep(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives) {
+  collectFacts(source, maker);
+  if (has(source.root, kDepends)) adjoints_[source.root] = {maker.constant(1)};
   for (const NodeId id : source.members | std::views::reverse) {
-    if (depends_[id] == 0 || adjoints_[id] == kNone) continue;
+    if (adjoints_[id].value == kNone) continue;
     if (wanted_[id] != kNotWanted) {
-      derivatives[wanted_[id]] = adjoints_[id];
+      derivatives[wanted_[id]] = adjoints_[id].in(maker);
     } else {
-      pass(id, maker);
+      pass(id, {source.root, maker}, maker);
     }
   }
   for (NodeId& derivative : derivatives) {
@@ -49,23 +47,40 @@ void Differentiator::sweep(const Source& source, const graph::NodeMaker& maker, 
   }
 }
 
-// The chain rule: what the operands of a node contribute to the root.
-void Differentiator::pass(NodeId id, const graph::NodeMaker& maker) {
+// The chain rule: what the operands of a node contribute to the root. A product may fail where a factor does: its
+// partial derivative, if something hides that one of its operands is not finite. It is mended where what is below can
+// be no such factor.
+void Differentiator::pass(NodeId id, const graph::Value& root, const graph::NodeMaker& maker) {
   const Node node = maker.dag().node(id);  // a copy, since nodes are added
   const auto valueOf = [&](NodeId operand) { return graph::Value(operand, maker); };
   const auto [x, y, z] = node.operands;
+  const Adjoint adjoint = adjoints_[id];
+  const bool has_exceptional =
+      std::ranges::any_of(node.inputs(), [&](NodeId operand) { return has(operand, kExceptional); });
   for (int k = 0; k < node.arity(); ++k) {
     const NodeId operand = node.operands[static_cast<std::size_t>(k)];
-    if (depends_[operand] == 0) continue;
+    if (!has(operand, kDepends)) continue;
     const graph::Value partial = derivativeRow(node.op, k, valueOf(x), valueOf(y), valueOf(z), valueOf(id));
     if (partial.isLiteral() && partial.literal() == 0) continue;
-    add(operand, times(adjoints_[id], partial, maker), maker);
+    Adjoint contribution = times(adjoint, partial, maker);
+    // A number neither hides nor fails: in rows in which it does not count, nothing below does.
+    const bool is_number = partial.inRows().isLiteral();
+    const bool fails =
+        has(id, kFailed) ||
+        (!is_number && (has(id, kHidden) ? has(id, kExceptional) : has_exceptional && mayFailBeside(node.op, k)));
+    if (fails && !has(operand, kExceptional)) {
+      contribution.value = finiteWith({contribution.value, maker}, root).in(maker);
+    } else if (fails) {
+      facts_[operand] |= kFailed;
+    }
+    if (has(id, kHidden) || (!is_number && mayHide(node.op, k))) facts_[operand] |= kHidden;
+    add(operand, contribution, maker);
   }
 }
 
-void Differentiator::add(NodeId id, NodeId contribution, const graph::NodeMaker& maker) {
-  NodeId& adjoint = adjoints_[id];
-  adjoint = adjoint == kNone ? contribution : maker.apply(Op::kAdd, {adjoint, contribution, 0});
+void Differentiator::add(NodeId id, const Adjoint& contribution, const graph::NodeMaker& maker) {
+  Adjoint& adjoint = adjoints_[id];
+  adjoint = adjoint.value == kNone ? contribution : sum(adjoint, contribution, maker);
 }
 
 }  // namespace srjit

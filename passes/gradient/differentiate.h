@@ -1,11 +1,13 @@
 // Derivatives as nodes of the same graph.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "passes/dag.h"
+#include "passes/gradient/adjoint.h"
 #include "passes/gradient/graph_domain.h"
 
 namespace srjit {
@@ -25,8 +27,10 @@ class Differentiator {
   };
 
   /// `wanted(id)` of a member is kNotWanted, or the index in `derivatives` of the derivative by it; the sweep ends
-  /// there. A derivative by nodes that `root` does not depend on is the constant 0. Where an operator's derivative is 0
-  /// everywhere but at jumps, as that of floor, nothing flows through it, not even NaN.
+  /// there. A derivative by nodes that `root` does not depend on is the constant 0. Where `root` is finite, a product
+  /// of the chain rule that is not, as 0 times infinity in tanh(1 / x), counts as 0; but not if it overflows. Where an
+  /// operator's derivative is 0 everywhere but at jumps, as that of floor, nothing flows through it, not even NaN;
+  /// neither does anything in rows in which its cell is the 0 of a select, as that of a branch that is not taken.
   template <class Wanted>
   void run(const Source& source, const graph::NodeMaker& maker, const Wanted& wanted, std::span<NodeId> derivatives) {
     begin(source, maker, derivatives);
@@ -36,17 +40,26 @@ class Differentiator {
 
  private:
   static constexpr NodeId kNone = ~NodeId{0};
+  /// What is known of a node, where the root is finite (exceptional_operands.h).
+  enum Fact : std::uint8_t {
+    kDepends = 1,      ///< it depends on a wanted node
+    kExceptional = 2,  ///< it may be infinite or NaN if something above hides it
+    kHidden = 4,       ///< an operator above hides it, or what is below it
+    kFailed = 8,       ///< so its adjoint may be infinite or NaN
+  };
 
   void begin(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives);
   void setWanted(NodeId id, std::uint32_t index) { wanted_[id] = index; }
+  void collectFacts(const Source& source, const graph::NodeMaker& maker);
   void sweep(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives);
-  void pass(NodeId id, const graph::NodeMaker& maker);
-  void add(NodeId id, NodeId contribution, const graph::NodeMaker& maker);
+  void pass(NodeId id, const graph::Value& root, const graph::NodeMaker& maker);
+  bool has(NodeId id, Fact fact) const { return (facts_[id] & fact) != 0; }
+  void add(NodeId id, const Adjoint& contribution, const graph::NodeMaker& maker);
 
   // By node; stale but for members of the current call:
   std::vector<std::uint32_t> wanted_;
-  std::vector<std::uint8_t> depends_;  ///< whether it depends on a wanted node
-  std::vector<NodeId> adjoints_;       ///< the derivative of the root by it, as far as its users are done
+  std::vector<std::uint8_t> facts_;  ///< sets of Fact
+  std::vector<Adjoint> adjoints_;    ///< the derivative of the root by it, as far as its users are done
 };
 
 }  // namespace srjit

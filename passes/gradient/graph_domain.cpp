@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "ir/rows.h"
 
@@ -17,7 +18,7 @@ Value operation(Op op, const Value& x, const Value& y) {
   const NodeMaker& maker = makerOf(x, y);
   return {maker.apply(op, {x.in(maker), y.in(maker), 0}), maker};
 }
-Mask positive(const Value& value) { return {value.in(*value.maker()), value.maker()}; }
+Mask positive(const Value& value) { return {{value.in(*value.maker())}, value.maker()}; }
 
 /// The operator that computes a function, and nothing else: that of its name, but for three. None copies a sign.
 Op operatorOf(Function function) {
@@ -70,6 +71,22 @@ Value call(Function function, const Value& x, const Value& y, const Value& z) {
 
 }  // namespace
 
+NodeId choose(const Rows& rows, NodeId x, NodeId y, const NodeMaker& maker) {
+  return rows.areAll() ? x : maker.apply(Op::kIf, {rows.positive, rows.negated ? y : x, rows.negated ? x : y});
+}
+
+NodeId Value::in(const NodeMaker& maker) const {
+  const NodeId value = id_ == Rows::kNoNode ? maker.constant(literal_) : id_;
+  return rows_.areAll() ? value : choose(rows_, value, maker.constant(0), maker);
+}
+
+Value Value::onlyIn(const Mask& mask) const {
+  Value result = *this;
+  result.maker_ = mask.maker;
+  result.rows_ = mask.rows;
+  return result;
+}
+
 Value operator+(const Value& x, const Value& y) { return operation(Op::kAdd, x, y); }
 Value operator-(const Value& x, const Value& y) { return operation(Op::kSub, x, y); }
 Value operator*(const Value& x, const Value& y) { return operation(Op::kMul, x, y); }
@@ -84,8 +101,16 @@ Mask le(const Value& x, const Value& y) { return positive(operation(Op::kLe, x, 
 Mask eq(const Value& x, const Value& y) { return positive(operation(Op::kLe, x, y) * operation(Op::kLe, y, x)); }
 
 Value select(const Mask& mask, const Value& x, const Value& y) {
+  const auto isZero = [](const Value& value) { return value.isLiteral() && value.literal() == 0; };
+  if (isZero(y) && x.rows().areAll()) return x.onlyIn(mask);
+  if (isZero(x) && y.rows().areAll()) return y.onlyIn({mask.rows.others(), mask.maker});
   const NodeMaker& maker = *mask.maker;
-  return {maker.apply(Op::kIf, {mask.positive, x.in(maker), y.in(maker)}), maker};
+  return {choose(mask.rows, x.in(maker), y.in(maker), maker), maker};
+}
+
+Mask isFinite(const Value& x) { return lt(abs(x), std::numeric_limits<double>::infinity()); }
+Value finiteWith(const Value& derivative, const Value& whole) {
+  return select(isFinite(derivative), derivative, 0.0 * whole);
 }
 
 #define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)

@@ -369,7 +369,8 @@ class Engine:
         """One loss per expression and its derivatives, in one pass over the data.
 
         Args:
-            parameters, loss, nan: As of `loss`. Rows where a derivative is not finite count as such rows, too.
+            parameters, loss, nan: As of `loss`. A derivative that is not finite counts as 0 in a row whose
+                prediction is finite.
             by: ``"parameters"`` or ``"variables"`` (all columns of the data).
         """
         numbers, vectors = _parameters_of(program, parameters)

@@ -28,6 +28,24 @@ double randomValue(Random& random, Spread spread, Precision precision = Precisio
 std::vector<std::vector<double>> randomColumns(Random& random, std::size_t count, std::size_t rows, Spread spread,
                                                Precision precision = Precision::kF64);
 
+/// Operands of mod, `count` dividends and then as many divisors: of any bits, whose quotients are of any size, and
+/// multiples with what is beside them.
+template <class T>
+std::vector<T> remainderOperands(Random& random, std::size_t count) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  std::vector<T> operands(2 * count);
+  for (std::size_t i = 0; i < count; ++i) {
+    T& x = operands[i];
+    T& y = operands[count + i];
+    x = std::bit_cast<T>(static_cast<Bits>(random.next()));
+    y = i % 4 == 0 ? std::bit_cast<T>(static_cast<Bits>(random.next())) : static_cast<T>(random.magnitude(-30, 30));
+    if (i % 4 == 1) continue;
+    if (i % 4 >= 2) x = static_cast<T>(random.between(-1'000'000, 1'000'000)) * y;
+    if (i % 4 == 3) x = std::nextafter(x, random.chance(0.5) ? T(1e30) : T(-1e30));
+  }
+  return operands;
+}
+
 /// Zeros, infinities, NaN, extremes, thresholds of protected operators and a few ordinary numbers.
 template <class T>
 std::vector<T> specialNumbers() {

@@ -44,9 +44,10 @@ inline Dual dualOf(const Expression& expression, std::span<const double> variabl
         const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
         if (!operand.depends) continue;
         result.depends = true;
-        result.derivative += outer * operand.derivative;
-        result.magnitude += std::fabs(outer) * operand.magnitude;
+        // As in a branch that is not taken: what is below does not count, whatever it is.
         if (outer != 0) {
+          result.derivative += outer * operand.derivative;
+          result.magnitude += std::fabs(outer) * operand.magnitude;
           const double exponent = std::fabs(std::log2(std::fabs(outer)));
           result.exponents = std::max(result.exponents, operand.exponents + (exponent >= 0 ? exponent : HUGE_VAL));
         }

@@ -39,6 +39,7 @@ const Program kPrograms[] = {
     {Op::kLog10, Function::k_log10, [](Wide x, Wide) { return std::log10(x); }},
     {Op::kLog1p, Function::k_log1p, [](Wide x, Wide) { return std::log1p(x); }},
     {Op::kPow, Function::k_pow, [](Wide x, Wide y) { return std::pow(x, y); }},
+    {Op::kMod, Function::k_mod, [](Wide x, Wide y) { return real::mod(x, y); }},
     {Op::kSin, Function::k_sin, [](Wide x, Wide) { return std::sin(x); }},
     {Op::kCos, Function::k_cos, [](Wide x, Wide) { return std::cos(x); }},
     {Op::kTan, Function::k_tan, [](Wide x, Wide) { return std::tan(x); }},
@@ -371,6 +372,76 @@ TYPED_TEST(ProgramsIn, PowersKeepIsoC) {
       {Op::kPow, 0, 1, 0},
       {Op::kPow, 3, 1, 0},
       {Op::kPow, 10, 1000, 3},
+  });
+}
+
+/// % of Python: the remainder of C, and y more if that has the other sign.
+template <class T>
+T remainderOf(T x, T y) {
+  const T remainder = std::fmod(x, y);
+  if (remainder == 0) return std::copysign(remainder, y);
+  return std::signbit(remainder) == std::signbit(y) ? remainder : remainder + y;
+}
+
+template <class T>
+void expectRemainder(T x, T y) {
+  const T got = applyRow<T>(Op::kMod, x, y, T(0));
+  ASSERT_TRUE(sameBits(got, remainderOf(x, y)) || (std::isnan(got) && std::isnan(remainderOf(x, y))))
+      << "mod(" << x << ", " << y << ") = " << got << ", not " << remainderOf(x, y);
+}
+
+TYPED_TEST(ProgramsIn, RemaindersAreThoseOfPython) {
+  using T = TypeParam;
+  constexpr T kMost = std::numeric_limits<T>::infinity();
+  Random random(102);
+  for (int i = 0; i < 100'000; ++i) {
+    const T x = argument<T>(random), y = argument<T>(random), factor = static_cast<T>(random.between(0, 1'000'000));
+    ASSERT_NO_FATAL_FAILURE(expectRemainder(x, y));
+    // Multiples, and what is beside them.
+    const T multiple = factor * y;
+    for (const T near : {multiple, std::nextafter(multiple, kMost), std::nextafter(multiple, -kMost)}) {
+      ASSERT_NO_FATAL_FAILURE(expectRemainder(near, y));
+      ASSERT_NO_FATAL_FAILURE(expectRemainder(near, -y));
+    }
+  }
+  std::vector<T> ends = endsOf<T>();
+  ends.insert(ends.end(), {kMost, std::numeric_limits<T>::quiet_NaN(), T(1e9), T(7), T(1e17), T(3), T(0.001)});
+  for (const T x : ends) {
+    for (const T y : ends) {
+      for (const T sign : {T(1), T(-1)}) {
+        ASSERT_NO_FATAL_FAILURE(expectRemainder(x, sign * y));
+        ASSERT_NO_FATAL_FAILURE(expectRemainder(-x, sign * y));
+      }
+    }
+  }
+}
+
+TYPED_TEST(ProgramsIn, RemaindersOfExceptionalNumbers) {
+  using T = TypeParam;
+  constexpr T kMost = std::numeric_limits<T>::infinity();
+  constexpr T kNone = std::numeric_limits<T>::quiet_NaN();
+  constexpr T kLeast = std::numeric_limits<T>::denorm_min();
+  expectAll<T>({
+      {Op::kMod, T(1e9), 6, 7},
+      {Op::kMod, T(1e17), 1, 3},
+      {Op::kMod, 6, T(0), 3},
+      {Op::kMod, -6, T(0), 3},
+      {Op::kMod, 6, T(-0.0), -3},
+      {Op::kMod, T(0), T(-0.0), -3},
+      {Op::kMod, T(-0.0), T(0), 3},
+      {Op::kMod, 5, 5, kMost},
+      {Op::kMod, -5, kMost, kMost},
+      {Op::kMod, 5, -kMost, -kMost},
+      {Op::kMod, -kLeast, 1, 1},
+      {Op::kMod, 7 * kLeast, 3 * kLeast, 4 * kLeast},
+      {Op::kMod, -7 * kLeast, kLeast, 4 * kLeast},
+      {Op::kMod, std::numeric_limits<T>::max(), std::is_same_v<T, float> ? T(0) : 2 * kLeast, 3 * kLeast},
+      {Op::kMod, 1, kNone, T(0)},
+      {Op::kMod, T(0), kNone, T(0)},
+      {Op::kMod, std::numeric_limits<T>::max(), kNone, T(-0.0)},
+      {Op::kMod, kMost, kNone, 3},
+      {Op::kMod, kMost, kNone, kMost},
+      {Op::kMod, 3, kNone, kNone},
   });
 }
 

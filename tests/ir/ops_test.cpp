@@ -118,6 +118,12 @@ const Case kCases[] = {
     {Op::kMod, -7, 3, 0, 2},
     {Op::kMod, 7, -3, 0, -2},
     {Op::kMod, 1, 0, 0, kNan},
+    {Op::kMod, 1e9, 7, 0, 6},
+    {Op::kMod, 1e17, 3, 0, 1},
+    {Op::kMod, 0.5, 0.001, 0, 0.00099999999999998957},  // 0.001 is a little more than a thousandth
+    {Op::kMod, -1, kInfinity, 0, kInfinity},
+    {Op::kMod, -6, 3, 0, 0.0},
+    {Op::kMod, 6, -3, 0, -0.0},
     {Op::kExp, 0, 0, 0, 1},
     {Op::kExp, -kInfinity, 0, 0, 0},
     {Op::kExp, 1000, 0, 0, kInfinity},

@@ -47,6 +47,7 @@ struct Noisy {
   friend Noisy ceil(const Noisy& x) { return of(std::ceil(x.value)); }
   friend Noisy rint(const Noisy& x) { return of(std::rint(x.value)); }
   friend Noisy sqrt(const Noisy& x) { return of(std::sqrt(x.value)); }
+  friend Noisy mod(const Noisy& x, const Noisy& y) { return of(real::mod(x.value, y.value)); }
   friend Noisy fma(const Noisy& x, const Noisy& y, const Noisy& z) { return of(std::fma(x.value, y.value, z.value)); }
 };
 

@@ -76,7 +76,7 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
   options.special_probability = 0;
   ExpressionGenerator generator(options);
   Random random(92);
-  std::size_t finite = 0;
+  std::size_t finite = 0, overflows = 0;
   for (int i = 0; i < expressions; ++i) {
     const Expression expression = generator.next();
     const Dag graph = derived(expression, derivation);
@@ -91,11 +91,17 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
     for (std::size_t k = 0; k < count; ++k) {
       const Dual expected = dualOf(expression, variables, parameters, kind, k);
       const bool is_moderate = expected.magnitude == 0 || (expected.magnitude > 1e-100 && expected.magnitude < 1e100);
-      if (!is_moderate || !std::isfinite(expected.value)) continue;
+      if (!is_moderate || !std::isfinite(expected.value) || !std::isfinite(expected.derivative)) continue;
+      // A square beyond the largest number, say, of which something above takes the hyperbolic tangent.
+      if (!std::isfinite(got[k])) {
+        ++overflows;
+        continue;
+      }
       finite += expected.magnitude > 0 ? 1 : 0;
       EXPECT_NEAR(got[k], expected.derivative, 1e-12 * expected.magnitude) << print(expression, Language::kInfix);
     }
   }
+  EXPECT_LT(overflows, 3U);
   return finite;
 }
 
@@ -187,11 +193,35 @@ TEST(Gradient, NormalEquationsAreProducts) {
 
 TEST(Gradient, RowsThatAreNotFiniteAreLeftOut) {
   const Derivation derivation{.quantity = Quantity::kGradient, .columns = 1, .skips_invalid = true};
-  const Dag graph = derived(infix("sqrt(p0 * x0)"), derivation);  // its slope at 0 is infinite
+  const Dag graph = derived(infix("sqrt(p0 * x0)"), derivation);
   const std::array parameters{1.0};
   EXPECT_EQ(evaluate<double>(graph, std::array{4.0, 1.0}, parameters), (std::vector<double>{1, 2, 1}));
-  for (const double x : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
+  EXPECT_EQ(evaluate<double>(graph, std::array{0.0, 1.0}, parameters), (std::vector<double>{1, 0, 1}))
+      << "its slope is infinite, but the prediction decides";
+  for (const double x : {-1.0, std::numeric_limits<double>::infinity()}) {
     EXPECT_EQ(evaluate<double>(graph, std::array{x, 1.0}, parameters), (std::vector<double>{0, 0, 0})) << x;
+  }
+}
+
+// 0 times infinity by overflow: tanh is 1, and the derivative of the cube infinite.
+TEST(Gradient, ADerivativeThatIsNotFiniteCountsAsZero) {
+  const Dag graph =
+      derived(infix("tanh(cube(p0 * x0))"), {.quantity = Quantity::kGradient, .columns = 1, .skips_invalid = true});
+  const std::array parameters{1.0};
+  EXPECT_EQ(evaluate<double>(graph, std::array{1e200, 3.0}, parameters), (std::vector<double>{4, 0, 1}));
+  const Dag equations =
+      derived(infix("exp(p0 * log(x0)) + p1"), {.quantity = Quantity::kNormalEquations, .columns = 1});
+  EXPECT_EQ(evaluate<double>(equations, std::array{0.0, 5.0}, std::array{1.0, 2.0}),
+            (std::vector<double>{9, 0, 3, 0, 0, 1}));
+}
+
+// The slope of a loss that the user wrote: of sqrt|f - y| at f = y.
+TEST(Gradient, OfALossWithAnInfiniteSlopeIsFinite) {
+  for (const char* const text : {"sqrt(abs(x0 - x1))", "exp(log(abs(x0 - x1)))"}) {
+    const Derivation derivation{.quantity = Quantity::kGradient, .columns = 1, .loss = {.custom = infix(text)}};
+    EXPECT_EQ(evaluate<double>(derived(infix("p0 * x0"), derivation), std::array{2.0, 4.0}, std::array{2.0}),
+              (std::vector<double>{0, 0}))
+        << text;
   }
 }
 

@@ -251,6 +251,7 @@ Fast asin(Fast x) { return Fast(real::asin(x.v)); }
 Fast acos(Fast x) { return Fast(real::acos(x.v)); }
 Fast atan(Fast x) { return Fast(real::atan(x.v)); }
 Fast atan2(Fast x, Fast y) { return Fast(real::atan2(x.v, y.v)); }
+Fast mod(Fast x, Fast y) { return Fast(real::mod(x.v, y.v)); }
 Fast sinh(Fast x) { return Fast(real::sinh(x.v)); }
 Fast cosh(Fast x) { return Fast(real::cosh(x.v)); }
 Fast asinh(Fast x) { return Fast(real::asinh(x.v)); }

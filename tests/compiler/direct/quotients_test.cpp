@@ -24,12 +24,14 @@ class DirectQuotients : public ::testing::Test {};
 using QuotientNumbers = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(DirectQuotients, QuotientNumbers);
 
+constexpr std::initializer_list<std::string_view> kQuotientsAndRoots = {
+    "x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"};
+
 /// Compares with IEEE 754, for estimates that are exact and that are inaccurate; returns the instructions issued.
 template <class T>
-std::size_t expectCorrectRounding(const Pairs<T>& pairs, const DirectOptions& options) {
-  const Dag dag = ran(
-      graphOf({"x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"}, options.precision),
-      "hoist, schedule", Math::kStrict);
+std::size_t expectCorrectRounding(const Pairs<T>& pairs, const DirectOptions& options,
+                                  std::initializer_list<std::string_view> texts = kQuotientsAndRoots) {
+  const Dag dag = ran(graphOf(texts, options.precision), "hoist, schedule", Math::kStrict);
   const std::size_t count = pairs.x.size();
   DirectData<T> data{.rows = count, .stride = count, .columns = {}, .target = {}, .weights = {}};
   data.target.assign(count, 0);
@@ -61,10 +63,32 @@ TYPED_TEST(DirectQuotients, AndRootsAreRoundedCorrectly) {
   expectCorrectRounding<T>(hardPairs(100'000, T()), {.precision = kPrecisionOf<T>, .math = Math::kStrict});
 }
 
+/// Operands of mod.
+template <class T>
+Pairs<T> remainderPairs(std::size_t count) {
+  Random random(10);
+  const std::vector<T> operands = remainderOperands<T>(random, count);
+  const auto middle = operands.begin() + static_cast<std::ptrdiff_t>(count);
+  return {.x = {operands.begin(), middle}, .y = {middle, operands.end()}};
+}
+constexpr std::initializer_list<std::string_view> kRemainders = {"mod(x0, x1)", "mod(neg(x0), abs(x1))",
+                                                                 "mod(x0, 0.75)", "mod(1e30, x1) + x0"};
+
+TYPED_TEST(DirectQuotients, RemaindersAreRoundedCorrectly) {
+  using T = TypeParam;
+  for (const Math math : kMathModes) {
+    expectCorrectRounding<T>(remainderPairs<T>(20'000), {.precision = kPrecisionOf<T>, .math = math}, kRemainders);
+  }
+}
+
 const DirectOptions kTwoWays{.math = Math::kStrict, .window = 1, .subroutines = true};
 
 TEST(DirectQuotientsOfTwoWays, AreRoundedCorrectly) {
   expectCorrectRounding<float>(hardPairs(100'000, 0.0F), kTwoWays);
+}
+
+TEST(DirectQuotientsOfTwoWays, RemaindersAreRoundedCorrectly) {
+  expectCorrectRounding<float>(remainderPairs<float>(20'000), kTwoWays, kRemainders);
 }
 
 /// The significands of hard pairs, with exponents of which all warps take the short way; also NaN, which is usual.

@@ -38,13 +38,9 @@ Expression callOf(Op op) {
   return Expression::create(tokens).value();
 }
 
+/// Of the operands in kMaxArity columns of kRows rows.
 template <class T>
-void checkOp(HostJit& jit, Op op, Random& random) {
-  std::vector<T> columns;
-  for (int i = 0; i < kMaxArity; ++i) {
-    const auto rows = randomRows<T>(random, Spread::kSpecial);
-    columns.insert(columns.end(), rows.begin(), rows.end());
-  }
+void checkOp(HostJit& jit, Op op, const std::vector<T>& columns) {
   const HandlerKey key{static_cast<std::int16_t>(op), 0};
   const auto handlers = jit.handlers(std::span(&key, 1));
   ASSERT_TRUE(handlers.ok()) << handlers.error().message;
@@ -79,8 +75,30 @@ void checkAllOps(Math math, const HostTarget& target = detectHost()) {
   auto jit = HostJit::create(precisionOf<T>(), math, target);
   ASSERT_TRUE(jit.ok()) << jit.error().message;
   Random random(42);
-  for (const Op op : allOperators()) checkOp<T>(**jit, op, random);
+  for (const Op op : allOperators()) {
+    std::vector<T> columns;
+    for (int i = 0; i < kMaxArity; ++i) {
+      const auto rows = randomRows<T>(random, Spread::kSpecial);
+      columns.insert(columns.end(), rows.begin(), rows.end());
+    }
+    checkOp<T>(**jit, op, columns);
+  }
 }
+
+template <class T>
+void checkRemainders() {
+  Random random(43);
+  for (const Math math : kMathModes) {
+    auto jit = HostJit::create(precisionOf<T>(), math, detectHost());
+    ASSERT_TRUE(jit.ok()) << jit.error().message;
+    std::vector<T> columns = remainderOperands<T>(random, kRows);
+    columns.resize(kMaxArity * kRows);
+    checkOp<T>(**jit, Op::kMod, columns);
+  }
+}
+
+TEST(HostJit, RemaindersOfAnyNumbersF32) { checkRemainders<float>(); }
+TEST(HostJit, RemaindersOfAnyNumbersF64) { checkRemainders<double>(); }
 
 TEST(HostJit, EveryOperatorF32Strict) { checkAllOps<float>(Math::kStrict); }
 TEST(HostJit, EveryOperatorF32Fast) { checkAllOps<float>(Math::kFast); }

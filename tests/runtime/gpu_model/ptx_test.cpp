@@ -69,5 +69,19 @@ TYPED_TEST(PtxOf, HasTheBitsOfTheRows) {
   EXPECT_GE(tested, 45U);
 }
 
+TYPED_TEST(PtxOf, HasTheBitsOfRemaindersOfAnyNumbers) {
+  using T = TypeParam;
+  Random random(78);
+  for (const Math math : kMathModes) {
+    std::vector<T> columns = remainderOperands<T>(random, kPtxRows);
+    columns.resize(kMaxArity * kPtxRows);
+    const std::vector<T> values = valuesOfPtx(Op::kMod, math, columns);
+    for (std::size_t r = 0; r < kPtxRows; ++r) {
+      const T x = columns[r], y = columns[kPtxRows + r];
+      ASSERT_TRUE(sameBits(values[r], applyRow<T>(Op::kMod, x, y, T(0)))) << x << ", " << y << ": " << values[r];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace srjit

@@ -322,6 +322,38 @@ TEST(EngineFit, StopsOnRequest) {
   EXPECT_EQ(fits.parameters, (std::vector<double>{1, -1, 0}));
 }
 
+// In half of the rows one branch is NaN, or a slope infinite: all count.
+TEST(EngineFit, BranchesAndKinksCountByThePrediction) {
+  Workload w;
+  w.columns.resize(2);
+  for (int r = 0; r < 101; ++r) {
+    w.columns[0].push_back((r - 50) / 25.0);
+    w.columns[1].push_back(1 + std::fmod(7.3 * r, 4.0));
+  }
+  const auto fits = [&](const char* text, std::vector<double> starts, const std::function<double(double, double)>& of) {
+    w.expressions = {parse(text, Language::kInfix).value()};
+    w.target.clear();
+    for (std::size_t r = 0; r < w.columns[0].size(); ++r) w.target.push_back(of(w.columns[0][r], w.columns[1][r]));
+    for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
+      const Fits got = fitted(fittingEngine(), w, starts, {.loss = {.nan = nan}});
+      EXPECT_EQ(got.statuses[0], FitStatus::kConverged) << text;
+      EXPECT_LT(got.losses.values[0], 1e-14) << text;
+      EXPECT_EQ(got.losses.valid_rows[0], w.columns[0].size()) << text;
+      EXPECT_NEAR(got.parameters[0], 2, 1e-6) << text;
+      if (starts.size() > 1) EXPECT_NEAR(got.parameters[1], 3, 1e-6) << text;
+    }
+  };
+  const auto branches = [](double x, double z) { return x > 0 ? 2 * std::sqrt(x) : 3 * z; };
+  fits("if(x0, p0*sqrt(x0), p1*x1)", {1, 1}, branches);
+  fits("if(x0 <= 0, p1*x1, p0*sqrt(x0))", {1, 1}, branches);
+  fits("if(x0, sqrt(square(p0)*x0), p1*x1)", {1, 1}, branches);
+  fits("max(p0*log(abs(x0)), p1 - 4)", {1, 1}, [](double x, double) { return std::max(2 * std::log(std::fabs(x)), -1.0); });
+  fits("psqrt(p0*x0)", {1}, [](double x, double) { return std::sqrt(2 * std::fabs(x)); });
+  fits("sqrt(p0*abs(x0))", {1}, [](double x, double) { return std::sqrt(2 * std::fabs(x)); });
+  fits("exp(p0*log(abs(x0)))", {1}, [](double x, double) { return x * x; });
+  fits("pow(abs(x0), p0)", {1}, [](double x, double) { return x * x; });
+}
+
 // One row is left at the start, which any two parameters meet.
 TEST(EngineFit, RowsThatAreLeftMustBeAsManyAsParameters) {
   const Workload w = samplesOf({"p1*sqrt(x0 - p0)"}, [](double x) { return x; }, 50);
