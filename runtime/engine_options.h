@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "ir/expression.h"
@@ -85,6 +86,8 @@ struct Limits {
   std::size_t max_nodes = 0;       ///< tokens of one expression
   std::size_t max_call_nodes = 0;  ///< tokens of all expressions of a call, and likewise derivatives
   double max_seconds = 0;          ///< wall time of a call
+  /// Ends calls as the end of max_seconds does, from the time when it is requested.
+  std::stop_token stop = {};
 };
 
 /// Largest EngineOptions::threads.

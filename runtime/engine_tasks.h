@@ -37,7 +37,7 @@ struct Engine::State {
   ~State();
   Status checkProcess() const;
   /// Of a call that begins now.
-  Deadline deadline() const { return Deadline(options.limits.max_seconds); }
+  Deadline deadline() const { return Deadline(options.limits.max_seconds, options.limits.stop); }
   /// Whether a call may have `times` times so many tokens, or outputs. Errors: kLimit.
   Status checkCallNodes(std::size_t found, std::size_t times = 1) const;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -102,6 +103,13 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
   addQuietOption(app, options.quiet);
 }
 
+void addDropMissingOption(CLI::App& app, EvaluationOptions& options) {
+  options.missing = MissingCells::kDroppable;
+  app.add_flag_callback(
+      "--drop-missing", [&options] { options.missing = MissingCells::kRead; },
+      "leave out rows in which a column, the target or the weights are nan, NA, N/A, NULL or empty");
+}
+
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   addExpressionOptions(app, options.expressions);
   addDataOptions(app, options);
@@ -144,6 +152,21 @@ DataView viewOf(const Roles& roles) {
   return view;
 }
 
+Result<DataTable> readTable(const EvaluationOptions& options) {
+  Result<DataTable> table = readData(options.data, options.expressions.limits.max_bytes, options.missing);
+  if (!table || options.missing != MissingCells::kRead) return table;
+  const std::string name = displayName(options.data);
+  const std::size_t all = table->rows(), dropped = dropMissing(*table);
+  if (dropped == all) {
+    return Error{
+        Errc::kInvalid, fmt::format("{}: --drop-missing leaves no row: each of {} has a missing value", name, all), {}};
+  }
+  if (dropped > 0 && !options.quiet) {
+    tell(fmt::format("sr-jit: {}: {} of {} rows left out, since they have missing values\n", name, dropped, all));
+  }
+  return table;
+}
+
 Result<LoadedData> loadData(const EvaluationOptions& options) {
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
@@ -152,7 +175,7 @@ Result<LoadedData> loadData(const EvaluationOptions& options) {
     notices = tellNotices(*engine, notices);
     noticeCacheFault(*engine);
   }
-  Result<DataTable> table = readData(options.data, options.expressions.limits.max_bytes);
+  Result<DataTable> table = readTable(options);
   if (!table) return table.error();
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
   Result<Roles> roles = assignRoles(*table, options.target, options.weights);
@@ -161,6 +184,12 @@ Result<LoadedData> loadData(const EvaluationOptions& options) {
   if (!data) {
     Error error = data.error();
     error.message = fmt::format("{}: {}", displayName(options.data), error.message);
+    const auto has_nan = [](std::span<const double> column) {
+      return std::ranges::any_of(column, [](double value) { return std::isnan(value); });
+    };
+    if (options.missing == MissingCells::kDroppable && (has_nan(roles->target) || has_nan(roles->weights))) {
+      error.message += "; --drop-missing leaves out rows with missing values";
+    }
     return error;
   }
   return LoadedData{std::move(*table), std::move(*roles), *engine, *data, notices};

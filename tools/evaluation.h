@@ -17,12 +17,15 @@ struct EvaluationOptions {
   ExpressionOptions expressions;  ///< whose limits are those of the data, too
   EngineOptions engine;
   std::string data, target, weights, passes, out = "-";
+  MissingCells missing = MissingCells::kRefused;  ///< kRead: rows with missing values are left out
   bool json = false, quiet = false;
   std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some
 };
 
 /// Adds the options of data and of the engine, and --quiet.
 void addDataOptions(CLI::App& app, EvaluationOptions& options);
+/// Adds --drop-missing, which leaves out rows of the data.
+void addDropMissingOption(CLI::App& app, EvaluationOptions& options);
 /// Adds these and all other options of `options`; but not --json, whose meaning is the command's own.
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options);
 
@@ -31,6 +34,9 @@ struct Batch {
   std::vector<Expression> expressions;
   std::vector<double> parameters;
 };
+
+/// The data that `options` name, without the rows that --drop-missing leaves out; tells the number of these.
+Result<DataTable> readTable(const EvaluationOptions& options);
 
 /// Data of a file, and an engine that holds them.
 struct LoadedData {

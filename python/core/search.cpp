@@ -29,7 +29,7 @@ nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
 }
 
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
-/// this without the GIL, in the thread that called it.
+/// this without the GIL, in the thread that called it: the only one in which Python runs handlers.
 class Attendant {
  public:
   Attendant(std::optional<nb::callable> tell, const ColumnNames& names) : tell_(std::move(tell)), names_(names) {}
@@ -137,6 +137,13 @@ void defineSearch(nb::module_& module) {
   nb::class_<SearchOptions> options(module, "SearchOptions");
   options.def(nb::init<>())
       .def_rw("seconds", &SearchOptions::seconds)
+      // A time of time.monotonic().
+      .def_prop_rw("begun", nullptr,
+                   [](SearchOptions& of, double seconds) {
+                     using Time = search::Timekeeper::Clock::time_point;
+                     of.begun =
+                         Time(std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds)));
+                   })
       .def_rw("generations", &SearchOptions::generations)
       .def_rw("tol", &SearchOptions::enough)
       .def_rw("seed", &SearchOptions::seed)

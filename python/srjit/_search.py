@@ -121,10 +121,12 @@ class ProgressLines:
 
 def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Any,
                checkpoint: Any, verbose: Any) -> Found:
-    """Searches until a limit is reached or Ctrl-C is pressed."""
+    """Searches until a limit is reached or Ctrl-C is pressed.
+
+    Raises:
+        ValueError: Data or options that do not fit; no formula has a finite loss.
+    """
     path = None if checkpoint is None else os.fsdecode(checkpoint)
     found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), options, path,
                          ProgressLines() if verbose else None)
-    if not found["front"]:
-        raise InvalidError("no formula has a finite loss on these data")
     return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

@@ -3,6 +3,7 @@ expressions."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -141,8 +142,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     True
 
     What is found depends on the data, the parameters and `random_state`, and on `seconds` if they end the search, but not
-    on the number of threads. Ctrl-C ends the search: `fit` warns and returns with the formulas found so far; a second
-    Ctrl-C raises KeyboardInterrupt as usual.
+    on the number of threads. Ctrl-C ends the search within a second: `fit` warns and returns with the formulas found so
+    far; a second Ctrl-C raises KeyboardInterrupt as usual.
 
     Args:
         operators: Operators of the formulas, a text such as ``"add,mul,sqrt:2"``, where 2 is what sqrt adds to the
@@ -158,10 +159,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             ``y = sqrt(u + v)`` sooner: a list of ``"identity"``, ``"inverse"``, ``"square"``, ``"inverse-square"``,
             ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit.
         loss: What is minimised: as of `srjit.Engine.loss`, but for those that grow with better predictions.
-        seconds: How long to search at most. None: no limit.
+        seconds: How long `fit` takes, at most a fifth and a second more; None: no limit. A generation that is not complete
+            then is dropped.
         generations: How many generations at most. None: no limit. With a limit that ends the search before `seconds` do,
             each run gives the same formulas.
-        tol: The search ends when a formula leaves no more than this share of the target's variance.
+        tol: The search ends when a formula leaves no more than this share of the target's variance. If `loss` is none of
+            squared errors, it ends when the loss is that of errors of so small a variance.
         held_out: The share of the rows, at most 0.9, that formulas are judged by, and not fitted to.
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
@@ -186,7 +189,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         seconds_: How long the search took, also before it was resumed.
         candidates_, fits_: Individuals whose loss was computed, and whose constants were fitted.
         status_: What ended the search: ``"seconds"``, ``"generations"``, ``"tol"`` or ``"interrupted"``.
-        notices_: As of `srjit.Engine`.
+        notices_: As of `srjit.Engine`, and what there was no time for.
     """
 
     def __init__(self, operators: Any = None, *, max_complexity: int = 30, variable_complexity: int = 1,
@@ -229,14 +232,19 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             sample_weight: Shape (rows,).
 
         Raises:
-            ValueError, TypeError: A parameter or data that do not fit; a checkpoint of another search.
+            ValueError, TypeError: A parameter or data that do not fit, such as NaN in `X` or `y`; data for which no formula
+                has a finite loss; a checkpoint of another search.
             Error: A checkpoint that cannot be read or written; a device that is not there.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        begun = time.monotonic()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
+        self._check_finite(X)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         if isinstance(self.choose, str) and self.choose not in ("balance", "loss"):
             raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
-        found = run_search(X, y, weights, self._names(), self._options(y), self.checkpoint, self.verbose)
+        options = self._options(y)
+        options.begun = begun
+        found = run_search(X, y, weights, self._names(), options, self.checkpoint, self.verbose)
         self.front_ = found.front
         if self.choose == "balance":
             self.chosen_ = found.front[found.chosen]
@@ -286,6 +294,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", ()))
+
+    def _check_finite(self, X: np.ndarray) -> None:
+        open_cells = ~np.isfinite(X)
+        open_rows = np.flatnonzero(open_cells.any(axis=1))
+        if len(open_rows) == 0:
+            return
+        names = self._names() or [f"x{c}" for c in range(X.shape[1])]
+        column = int(np.argmax(open_cells[open_rows[0]]))
+        raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0]}, column "
+                           f"{names[column]!r}; leave these rows out, or impute the values")
 
     def _options(self, y: np.ndarray) -> Any:
         if self.random_state is None and self.checkpoint is not None:

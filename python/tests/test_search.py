@@ -137,6 +137,73 @@ def test_a_constant_target_is_a_constant(planets):
     assert model.expression_ == "2.5" and model.status_ == "tol"
 
 
+def test_missing_values_are_refused_by_name_and_number(noisy):
+    pd = pytest.importorskip("pandas")
+    X = noisy[0].copy()
+    X[[7, 9], 1] = np.nan
+    X[9, 0] = np.inf
+    with pytest.raises(ValueError, match="NaN or inf in 2 of 60 rows, first in row 7, column 'x1'"):
+        small().fit(X, noisy[1])
+    with pytest.raises(ValueError, match="first in row 7, column 'speed'"):
+        small().fit(pd.DataFrame(X, columns=["mass", "speed"]), noisy[1])
+
+
+def test_a_loss_that_is_no_square_ends_the_search_at_zero(noisy):
+    X = noisy[0]
+    for loss in ("mae", "huber:0.1", "abs(f - y)^1.5"):
+        model = SymbolicRegressor("add,mul", loss=loss, seconds=60, device=DEVICE).fit(X, X[:, 0] * X[:, 1])
+        assert model.status_ == "tol" and model.seconds_ < 60, loss
+
+
+def test_powers_of_negative_bases(noisy):
+    X = noisy[0]
+    model = SymbolicRegressor("add,pow", seconds=60, device=DEVICE).fit(X, X[:, 0] ** 2)
+    assert model.status_ == "tol"
+    np.testing.assert_allclose(model.predict(X), X[:, 0] ** 2, rtol=1e-9)
+
+
+def test_no_formula_with_a_finite_loss(noisy):
+    with pytest.raises(ValueError, match="no formula has a finite loss"):
+        small(loss="log(f/y)^2").fit(noisy[0], np.sin(1e4 * noisy[1]))
+
+
+def long_search(**options):
+    """A search whose first generation takes minutes."""
+    X = np.random.default_rng(0).uniform(1, 5, (200_000, 3))
+    y = np.exp(-X[:, 0]) * np.sin(X[:, 1]) * X[:, 2]
+    return SymbolicRegressor(rows=200_000, offspring=10_000, device="cpu", **options), X, y
+
+
+def test_seconds_are_kept_inside_of_a_generation():
+    model, X, y = long_search(seconds=1)
+    begin = time.monotonic()
+    model.fit(X, y)
+    assert time.monotonic() - begin < 8  # 2.2 on a machine that does nothing else
+    assert model.status_ == "seconds" and len(model.front_) > 1
+    assert any("first generation" in notice for notice in model.notices_)
+
+
+def test_ctrl_c_ends_a_generation():
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
+        import warnings, time
+        import numpy as np, srjit
+        X = np.random.default_rng(0).uniform(1, 5, (200_000, 3))
+        model = srjit.SymbolicRegressor(rows=200_000, offspring=10_000, device="cpu", seconds=100)
+        print("begun", flush=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, np.exp(-X[:, 0]) * np.sin(X[:, 1]) * X[:, 2])
+        print(model.status_, len(model.front_) > 1)
+        """)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(2)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert out == "interrupted True\n" and process.returncode == 0
+    assert time.monotonic() - begin < 8  # 1 on a machine that does nothing else
+
+
 def test_progress(planets, capfd):
     small(verbose=1).fit(*planets)
     assert "complexity" in capfd.readouterr().err

@@ -120,8 +120,8 @@ Result<JobQueue::Code> JobQueue::join(const std::shared_ptr<CodeJob>& job, tbb::
   {
     std::unique_lock lock(job->mutex_);
     const auto has_ended = [&] { return !job->running_; };
-    if (deadline.end()) {
-      job->ended_.wait_until(lock, *deadline.end(), has_ended);
+    if (deadline.canEnd()) {
+      while (!job->ended_.wait_until(lock, deadline.nextLook(), has_ended)) deadline.check();
       deadline.check();
     } else {
       job->ended_.wait(lock, has_ended);

@@ -65,6 +65,23 @@ TEST(Csv, NumbersAreReadExactly) {
   EXPECT_EQ(*parseNumber("0e-400"), 0);
 }
 
+TEST(Csv, MissingCellsAreReadOnlyWhereTheyAreDropped) {
+  const std::string text = "a,b\n1,2\n,3\n4,NA\nnan,5\n6,n/a\nNULL,7\n8,9\n";
+  const std::pair<MissingCells, std::string> refused[] = {
+      {MissingCells::kRefused, "t.csv:3:1: empty cell in column 'a'\n,3\n^"},
+      {MissingCells::kDroppable,
+       "t.csv:3:1: empty cell in column 'a'; --drop-missing leaves out rows with missing values\n,3\n^"}};
+  for (const auto& [missing, message] : refused) EXPECT_EQ(parseCsv(text, "t.csv", missing).error().message, message);
+  EXPECT_EQ(parseCsv("a\nNA\n", "t.csv", MissingCells::kDroppable).error().message,
+            "t.csv:2:1: 'NA' is not a number (column 'a'); --drop-missing leaves out rows with missing values\nNA\n^~");
+  EXPECT_THAT(parseCsv("a\noops\n", "t.csv", MissingCells::kRead).error().message, HasSubstr("'oops' is not a number"));
+  DataTable table = parseCsv(text, "t.csv", MissingCells::kRead).value();
+  EXPECT_EQ(table.rows(), 7U);
+  EXPECT_EQ(dropMissing(table), 5U);
+  EXPECT_THAT(table.columns, ElementsAre(ElementsAre(1, 8), ElementsAre(2, 9)));
+  EXPECT_EQ(dropMissing(table), 0U);
+}
+
 TEST(Csv, ABlankLineIsAMissingValueOfASingleColumn) {
   for (const std::string text :
        {"a\n1\n2\n", "\n\na\n1\n2", "a\n1\n2\n\n\n", "a\r\n1\r\n2\r\n\r\n", "a\r1\r2\r\r", "a\n1\n2\n  \n\t"}) {

@@ -189,6 +189,7 @@ Runner defineFit(CLI::App& app) {
   auto options = std::make_shared<FitCommand>();
   options->evaluation.default_parameter = 1;
   addEvaluationOptions(app, options->evaluation);
+  addDropMissingOption(app, options->evaluation);
   app.get_option("--target")->required();
   addLossOption(
       app, options->loss,

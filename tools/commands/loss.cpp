@@ -101,6 +101,7 @@ ExitStatus runLoss(const LossCommand& options) {
 Runner defineLoss(CLI::App& app) {
   auto options = std::make_shared<LossCommand>();
   addEvaluationOptions(app, options->evaluation);
+  addDropMissingOption(app, options->evaluation);
   app.get_option("--target")->required();
   addLossOption(app, options->loss,
                 "the loss by name, with a constant as in huber:1.5 and quantile:0.9, or the weighted mean of an "

@@ -9,10 +9,12 @@
 #include "tools/commands.h"
 #include "tools/evaluation.h"
 #include "tools/files/checkpoint.h"
+#include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/search/link.h"
 #include "tools/search/report/front_text.h"
 #include "tools/search/report/plot.h"
+#include "tools/search/rows.h"
 #include "tools/streams.h"
 
 namespace srjit {
@@ -118,14 +120,27 @@ std::string frontText(const SearchCommand& options, const search::Front& front, 
   return options.evaluation.json ? search::jsonText(front, names) : search::csvText(front, names);
 }
 
+/// Rows with missing values would make the search leave out columns without a word.
+Status checkRows(const DataView& data, const EvaluationOptions& options) {
+  Status finite = search::checkFinite(data);
+  if (finite) return finite;
+  Error error = finite.error();
+  error.message =
+      fmt::format("{}: {}{}", displayName(options.data), error.message,
+                  options.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
+  return error;
+}
+
 ExitStatus runSearch(SearchCommand options) {
+  options.search.begun = search::Timekeeper::Clock::now();
   if (const Status read = readTexts(options); !read) return report(read.error());
   const EvaluationOptions& evaluation = options.evaluation;
-  Result<DataTable> table = readData(evaluation.data);
+  Result<DataTable> table = readTable(evaluation);
   if (!table) return report(table.error());
   const Result<Roles> roles = assignRoles(*table, evaluation.target, evaluation.weights);
   if (!roles) return report(roles.error());
   const DataView data = viewOf(*roles);
+  if (const Status complete = checkRows(data, evaluation); !complete) return report(complete.error());
   Result<OutputFile> out = OutputFile::create(evaluation.out);
   if (!out) return report(out.error());
   std::optional<OutputFile> plot;
@@ -202,10 +217,12 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* doc) {
     return app.add_option(name, value, doc)->type_name(type)->capture_default_str();
   };
-  add("--seconds", options.seconds, "S", "search for so long; 0: without a limit")
+  add("--seconds", options.seconds, "S", "search for so long, the data's loading included; 0: without a limit")
       ->check(CLI::NonNegativeNumber.description(""));
   add("--generations", options.generations, "N", "and for so many generations; 0: without a limit");
-  add("--enough", options.enough, "SHARE", "end when a formula leaves no more than this share of the target's variance")
+  add("--enough", options.enough, "SHARE",
+      "end when a formula leaves no more than this share of the target's variance; for losses other than of "
+      "squared errors, when its loss is that of errors of so small a variance")
       ->check(CLI::NonNegativeNumber.description(""));
   add("--seed", options.seed, "N", "of all random numbers");
   const std::string held_out = fmt::format("keep this share of the rows for judging, 0 to {}", search::kMostHeldOut);
@@ -231,6 +248,7 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
 Runner defineSearch(CLI::App& app) {
   auto options = std::make_shared<SearchCommand>();
   addDataOptions(app, options->evaluation);
+  addDropMissingOption(app, options->evaluation);
   app.get_option("--target")->required();
   addLossOption(app, options->loss,
                 "what is minimised, by name, with a constant as in huber:1.5, or the weighted mean of an expression "

@@ -1,6 +1,7 @@
 #include <csv.h>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <optional>
 #include <unordered_set>
@@ -62,12 +63,20 @@ struct Fault {
   std::string message;
 };
 
+/// Whether a cell says that its value is missing, as R, pandas and databases write it.
+bool isMissing(std::string_view cell) {
+  constexpr std::string_view kWords[] = {"", "na", "n/a", "null"};
+  const auto is_equal = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  return std::ranges::any_of(kWords, [&](std::string_view word) { return std::ranges::equal(cell, word, is_equal); });
+}
+
 /// Receives the cells and keeps the first fault. libcsv's callbacks cannot stop it, so later cells are let pass.
 struct Builder {
-  DataTable table;
-  Position at;
+  MissingCells missing = MissingCells::kRefused;
+  DataTable table = {};
+  Position at = {};
   std::size_t first_blank_line = 0;  ///< since the last row, 0 without
-  std::optional<Fault> fault;
+  std::optional<Fault> fault = {};
 
   void fail(std::string message) {
     if (!fault) fault = Fault{at.record, at.field, 0, std::move(message)};
@@ -82,8 +91,8 @@ struct Builder {
       table.names.emplace_back(text);
     } else if (field == table.names.size()) {
       fail(fmt::format("a cell too many: the header names {} column{}", field, field == 1 ? "" : "s"));
-    } else if (text.empty()) {
-      failEmpty(0);
+    } else if (isMissing(text)) {
+      missingCell(text);
     } else {
       const Result<double> value = parseNumber(text);
       if (value) table.columns[field].push_back(*value);
@@ -92,8 +101,22 @@ struct Builder {
     ++at.field;
   }
 
+  void missingCell(std::string_view text) {
+    if (missing == MissingCells::kRead) {
+      table.columns[at.field].push_back(std::numeric_limits<double>::quiet_NaN());
+    } else if (text.empty()) {
+      failEmpty(0);
+    } else {
+      fail(fmt::format("{} is not a number (column {}){}", text::inQuotes(text), text::inQuotes(table.names[at.field]),
+                       remedy()));
+    }
+  }
+  std::string_view remedy() const {
+    return missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with missing values" : "";
+  }
+
   void failEmpty(std::size_t blank_line) {
-    fail(fmt::format("empty cell in column {}", text::inQuotes(table.names[at.field])));
+    fail(fmt::format("empty cell in column {}{}", text::inQuotes(table.names[at.field]), remedy()));
     fault->blank_line = blank_line;
   }
 
@@ -194,10 +217,11 @@ Error errorAt(std::string_view text, std::string_view origin, std::size_t begin,
 }
 
 /// The header of `text` and all rows; where there is a fault, an error.
-Result<DataTable> parseTable(std::string_view text, std::string_view origin) {
+Result<DataTable> parseTable(std::string_view text, std::string_view origin,
+                             MissingCells missing = MissingCells::kRefused) {
   text = withoutByteOrderMark(text);
   Parser parser;
-  Builder builder;
+  Builder builder{.missing = missing};
   constexpr std::size_t kBlock = 1 << 16;  // small, so that a fault is reported early
   bool broken = false;
   std::size_t done = 0;
@@ -229,8 +253,8 @@ Result<DataTable> parseTable(std::string_view text, std::string_view origin) {
 
 }  // namespace
 
-Result<DataTable> parseCsv(std::string_view text, std::string_view origin) {
-  Result<DataTable> table = parseTable(text, origin);
+Result<DataTable> parseCsv(std::string_view text, std::string_view origin, MissingCells missing) {
+  Result<DataTable> table = parseTable(text, origin, missing);
   if (!table) return table;
   if (table->names.empty()) return Error{Errc::kIo, fmt::format("{}:1:1: the file is empty", origin), Span{}};
   if (table->rows() == 0) {

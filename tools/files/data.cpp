@@ -55,13 +55,31 @@ void writeNpy(OutputFile& out, std::span<const std::span<const T>> columns) {
 
 }  // namespace
 
-Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes) {
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes, MissingCells missing) {
   const Result<std::string> content = readFile(path, max_bytes);
   if (!content) return content.error();
   const std::string origin = displayName(path);
   if (std::string_view(*content).starts_with(kNpyMagic)) return parseNpy(*content, origin);
   const bool claims_npy = path.ends_with(".npy") || path.ends_with(".npy.gz") || path.ends_with(".npy.xz");
-  return claims_npy ? parseNpy(*content, origin) : parseCsv(*content, origin);
+  return claims_npy ? parseNpy(*content, origin) : parseCsv(*content, origin, missing);
+}
+
+std::size_t dropMissing(DataTable& table) {
+  std::vector<std::uint8_t> drops(table.rows());
+  for (const std::vector<double>& column : table.columns) {
+    for (std::size_t row = 0; row < column.size(); ++row) drops[row] |= std::isnan(column[row]) ? 1 : 0;
+  }
+  const auto dropped = static_cast<std::size_t>(std::ranges::count(drops, 1));
+  if (dropped == 0) return 0;
+  for (std::vector<double>& column : table.columns) {
+    std::size_t left = 0;
+    for (std::size_t row = 0; row < column.size(); ++row) {
+      column[left] = column[row];
+      left += 1U - drops[row];
+    }
+    column.resize(left);
+  }
+  return dropped;
 }
 
 Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::string_view weights) {

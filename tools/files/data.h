@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,17 +25,29 @@ struct DataTable {
   std::size_t rows() const noexcept { return columns.empty() ? 0 : columns.front().size(); }
 };
 
+/// What a cell of a CSV file is that is empty or says NA, N/A or NULL, in any case.
+enum class MissingCells : std::uint8_t {
+  kRefused,    ///< an error
+  kDroppable,  ///< an error whose message names --drop-missing
+  kRead,       ///< NaN
+};
+
 /// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed) or an .npy matrix
 /// (format 1.0 to 3.0, two dimensions, float32 or float64, C or Fortran order). Both may be .gz or .xz; "-" is standard
 /// input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any case. A blank line
 /// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
 /// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the
 /// place: "FILE:LINE:COLUMN: MESSAGE", the line and a caret.
-Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes = 0);
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes = 0,
+                           MissingCells missing = MissingCells::kRefused);
 
 /// The same for content that is in memory; `origin` names it in messages.
-Result<DataTable> parseCsv(std::string_view text, std::string_view origin);
+Result<DataTable> parseCsv(std::string_view text, std::string_view origin,
+                           MissingCells missing = MissingCells::kRefused);
 Result<DataTable> parseNpy(std::string_view bytes, std::string_view origin);
+
+/// Leaves out the rows in which a column has a NaN; gives their number. There may be no row left.
+std::size_t dropMissing(DataTable& table);
 
 /// The names in the header line `text` of a CSV file; no text has none. Errors as those of parseCsv().
 Result<std::vector<std::string>> parseCsvHeader(std::string_view text, std::string_view origin);

@@ -9,7 +9,8 @@
 // every few generations become formulas of the front (polish.h).
 //
 // What is found depends on the data, the options and the seed, but neither on the number of threads nor on that of
-// devices; the time decides only when a search ends.
+// devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,
+// and the search closes (closing.h) with what the generations before it have found.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "tools/search/front.h"
 #include "tools/search/grammar.h"
 #include "tools/search/island.h"
+#include "tools/search/timekeeper.h"
 
 namespace srjit::search {
 
@@ -61,9 +63,13 @@ struct SearchOptions {
   /// other that fits minimise, by which they select as it is.
   LossOptions loss = {.kind = LossKind::kNmse};
   std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
-  double seconds = 60;                  ///< 0: no limit
-  std::uint64_t generations = 0;        ///< 0: no limit
-  double enough = 1e-18;                ///< ends when the share of the target's variance that is left is no more
+  /// Time of the search, of which at most a fifth and a second more are taken; 0: no limit.
+  double seconds = 60;
+  std::optional<Timekeeper::Clock::time_point> begun = {};  ///< from when `seconds` count; not set: from the call on
+  std::uint64_t generations = 0;                            ///< 0: no limit
+  /// Ends the search when a formula leaves no more than this share of the target's variance. Of losses that are no
+  /// function of the squared errors: lossesOfShares() of screen.h.
+  double enough = 1e-18;
   std::uint64_t seed = 1;
   double held_out = 0;       ///< share of the rows that are kept for judging, at most kMostHeldOut
   std::size_t islands = 16;  ///< at least 2
@@ -71,23 +77,21 @@ struct SearchOptions {
   std::size_t rows = 0;  ///< for selection, at most those with a weight; 0: kSelectionRowsOnCpu or -OnGpu
   unsigned fit_iterations = 8;
   double fit_share = 0.15;  ///< of the offspring, whose constants may be fitted
-  /// Asked after each generation: whether to end now.
+  // Callbacks are called by the thread that calls search(), while other threads search.
+  /// Asked after each generation and fifty times a second: whether to end now. Then the search ends within a second.
   std::function<bool()> stop = {};
   /// Called after each generation, some times a second.
   std::function<void(const SearchState&)> progress = {};
-  /// Called after each generation with the state, by the thread of search(); with `is_last` if none follows. It decides
-  /// how often it writes.
+  /// Called after each generation with the state; with `is_last` if none follows. It decides how often it writes.
   std::function<void(const SearchState&, bool is_last)> checkpoint = {};
 };
-
-enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
 
 struct SearchResult {
   SearchState state;  ///< with the front, whose constants are rounded (Polisher::round())
   SearchEnd end = SearchEnd::kTime;
   Engine engine;                     ///< of f64, on the processor, which judged the front
   std::string device;                ///< by which islands selected
-  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine
+  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, and what there was no time for
 };
 
 /// Whether a search can minimise this loss: none that is best where it is largest, nor one without a least value, nor a
@@ -95,8 +99,9 @@ struct SearchResult {
 bool canMinimise(const LossInfo& loss) noexcept;
 
 /// Searches until the time is over, or another limit is reached; gives the front in any case but an error. `resumed` is
-/// the state to go on from. Errors: kInvalid for options and data that do not fit, and for a state of others; those of
-/// the engine; kMachine for what a callback throws. Uses the calling thread and TBB.
+/// the state to go on from. Errors: kInvalid for options and data that do not fit, for a state of others, and if no
+/// formula has a finite loss; those of the engine; kMachine for what a callback throws. Uses a thread of its own and
+/// TBB's.
 Result<SearchResult> search(const DataView& data, const SearchOptions& options,
                             std::optional<SearchState> resumed = {});
 

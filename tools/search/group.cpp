@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stop_token>
 
 #include "ir/mix.h"
+#include "runtime/platform/deadline.h"
+#include "tools/search/archive.h"
 
 namespace srjit::search {
 namespace {
@@ -48,9 +51,17 @@ Status Group::begin() {
 
 Status Group::begin(Batch& batch) const {
   batch.offspring.resize(batch.islands.size());
-  tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-    batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
-  });
+  // Only loops of breeding are cancelled, never those of an engine. An isolated context does not take the state of the
+  // context around it when it is first used, so it may be cancelled before.
+  tbb::task_group_context breeding(tbb::task_group_context::isolated);
+  const std::stop_callback cancel(context_->ended, [&] { breeding.cancel_group_execution(); });
+  tbb::parallel_for(
+      std::size_t{0}, batch.islands.size(),
+      [&](std::size_t i) {
+        batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
+      },
+      breeding);
+  if (context_->ended.stop_requested()) return stoppedByCaller();
   batch.trees.clear();
   for (const std::vector<Individual>& children : batch.offspring) {
     for (const Individual& child : children) batch.trees.push_back(child.tree);
@@ -74,6 +85,7 @@ Status Group::fit() {
     for (std::vector<Individual>& children : batch.offspring) {
       for (Individual& child : children) child.loss = usable(*loss++);
     }
+    batch.has_losses = true;
     candidates_ += losses->values.size();
   }
   return forEach([&](Batch& batch) { return submitFits(batch); });
@@ -92,9 +104,12 @@ Status Group::submitFits(Batch& batch) const {
   for (std::size_t i = 0; i < batch.islands.size(); ++i) {
     for (const std::size_t number : chosen[i]) {
       Individual& child = batch.offspring[i][number];
-      trees.trees.add(withoutConstants(child.tree, values));
-      trees.starts.insert(trees.starts.end(), values.begin(), values.end());
-      batch.fitted.push_back(&child);
+      for (const Exponents exponents : waysToFit(child.tree)) {
+        if (constantsIn(child.tree, exponents) == 0) continue;
+        trees.trees.add(withoutConstants(child.tree, values, exponents));
+        trees.starts.insert(trees.starts.end(), values.begin(), values.end());
+        batch.fitted.push_back({&child, exponents});
+      }
     }
   }
   if (batch.fitted.empty()) return okStatus();
@@ -120,6 +135,7 @@ Status Group::end() {
     }
   }
   return forEach([&](Batch& batch) {
+    batch.has_losses = false;
     tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
       survive((*islands_)[batch.islands[i]], std::move(batch.offspring[i]), context_->island);
     });
@@ -127,19 +143,25 @@ Status Group::end() {
   });
 }
 
+void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const {
+  for (const Batch& batch : batches_) {
+    if (!batch.has_losses) continue;
+    for (const std::vector<Individual>& children : batch.offspring) archive(archives[batch.link], children);
+  }
+}
+
 void Group::takeFits(Batch& batch, const Fits& fits) const {
   std::size_t at = 0;
   for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
-    Individual& child = *batch.fitted[i];
-    const std::span<const double> values = std::span(fits.parameters).subspan(at, constantsIn(child.tree));
+    // That of kept whole exponents comes first, and leaves them whole.
+    const auto [fitted, exponents] = batch.fitted[i];
+    Individual& child = *fitted;
+    const std::span<const double> values = std::span(fits.parameters).subspan(at, constantsIn(child.tree, exponents));
     at += values.size();
     const double loss = usable(fits.losses.values[i]);
     const bool is_finite = std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
     if (!is_finite || !(loss < child.loss)) continue;
-    auto value = values.begin();
-    for (Token& token : child.tree) {
-      if (token.kind == Token::Kind::kConstant) token.value = *value++;
-    }
+    setConstants(child.tree, values, exponents);
     child.whole = canonicalOf(child.tree).whole;
     child.loss = loss;
   }

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
+#include "tools/search/evolution.h"
 #include "tools/search/island.h"
 #include "tools/search/screen.h"
 
@@ -20,11 +22,12 @@ struct GroupContext {
   std::uint64_t seed;
   unsigned fit_iterations;
   double fit_share;
+  std::stop_token ended;  ///< ends a step with an error of kLimit
 };
 
 /// One generation of some islands in three steps, each of which leaves work on the device, or takes its results. Call
-/// them in this order, again and again; between end() and begin() the islands are consistent. Not thread-safe; uses
-/// the threads of TBB's arena.
+/// them in this order, again and again; between end() and begin() the islands are consistent. After a step that gave an
+/// error, a group can only be destroyed. Not thread-safe; uses the threads of TBB's arena.
 class Group {
  public:
   /// Of the islands of `all` with these numbers; `context` and `all` are borrowed.
@@ -37,10 +40,18 @@ class Group {
   /// Waits for the fits, lets single trees migrate, and selects.
   Status end();
 
+  /// Takes the offspring whose losses are known to the archives of their links, even after an error.
+  void archiveOffspring(std::vector<std::vector<Archived>>& archives) const;
+
   std::uint64_t candidates() const noexcept { return candidates_; }  ///< since this was made
   std::uint64_t fits() const noexcept { return fits_; }
 
  private:
+  /// A child whose constants are fitted, and which of them.
+  struct Fitted {
+    Individual* child;
+    Exponents exponents;
+  };
   /// Some islands of one link, whose trees are evaluated together.
   struct Batch {
     std::size_t link;
@@ -49,7 +60,8 @@ class Group {
     std::vector<std::span<const Token>> trees = {};       ///< of all offspring, and
     TokenBatch tokens = {};                               ///< the same as arrays; both kept for their memory
     std::optional<Pending<Losses>> losses = {};           ///< of all offspring, in order
-    std::vector<Individual*> fitted = {};                 ///< those that `fits` are of
+    bool has_losses = false;                              ///< of the offspring, which are there
+    std::vector<Fitted> fitted = {};                      ///< those that `fits` are of
     std::optional<Pending<Fits>> fits = {};
   };
   Status begin(Batch& batch) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr double kLeast = 1e-15, kMost = 1e15;  // beyond, squares and their reciprocals leave the range of f32
 bool isPositive(double y) { return y > kLeast && y < kMost; }
+bool hasLogarithm(double y) { return y >= std::numeric_limits<double>::min() && std::isfinite(y); }
 
 constexpr Op kInverse[] = {Op::kInv};
 constexpr Op kRoot[] = {Op::kSqrt};
@@ -27,7 +29,7 @@ constexpr Link kLinks[] = {
     {"inverse", [](double y) { return 1 / y; }, [](double y) { return isPositive(std::fabs(y)); }, kInverse},
     {"square", [](double y) { return y * y; }, [](double y) { return y >= 0 && y < kMost; }, kRoot},
     {"inverse-square", [](double y) { return 1 / (y * y); }, isPositive, kInverseRoot},
-    {"log", [](double y) { return std::log(y); }, isPositive, kExponential},
+    {"log", [](double y) { return std::log(y); }, hasLogarithm, kExponential},
     {"exp", [](double y) { return std::exp(y); }, [](double y) { return std::fabs(y) < 20; }, kLogarithm},
     {"sin", [](double y) { return std::sin(y); }, [](double y) { return std::fabs(y) <= std::numbers::pi / 2; },
      kArcSine},

@@ -117,13 +117,25 @@ Result<Polisher> Polisher::create(const Engine& engine, const PolishedData& data
   return polisher;
 }
 
+Result<Polisher> Polisher::withStop(std::stop_token stop) const {
+  Limits limits = engine_.options().limits;
+  limits.stop = std::move(stop);
+  const Result<Engine> engine = engine_.withLimits(limits);
+  if (!engine) return engine.error();
+  Polisher other = *this;
+  other.engine_ = *engine;
+  return other;
+}
+
 Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
   std::vector<Variant> variants;
   if (!isOfSquares(loss_)) {
     for (const Finalist& finalist : finalists) {
-      Variant variant;
-      variant.tree = withoutConstants(finalist.tree, variant.values);
-      variants.push_back(std::move(variant));
+      for (const Exponents exponents : waysToFit(finalist.tree)) {
+        Variant variant;
+        variant.tree = withoutConstants(finalist.tree, variant.values, exponents);
+        variants.push_back(std::move(variant));
+      }
     }
     return variants;
   }
@@ -139,15 +151,17 @@ Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Fina
     const Link& link = *links_[finalists[i].link];
     std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
-    Variant scaled;
-    scaled.tree = withoutConstants(finalists[i].tree, scaled.values);
-    Variant offset = scaled;
-    scaled.append(scaling.factor, Op::kMul);
-    offset.append(scaling.slope, Op::kMul);
-    offset.append(scaling.offset, Op::kAdd);
-    for (Variant* variant : {&scaled, &offset}) {
-      variant->tree = undoLink(std::move(variant->tree), link);
-      variants.push_back(std::move(*variant));
+    for (const Exponents exponents : waysToFit(finalists[i].tree)) {
+      Variant scaled;
+      scaled.tree = withoutConstants(finalists[i].tree, scaled.values, exponents);
+      Variant offset = scaled;
+      scaled.append(scaling.factor, Op::kMul);
+      offset.append(scaling.slope, Op::kMul);
+      offset.append(scaling.offset, Op::kAdd);
+      for (Variant* variant : {&scaled, &offset}) {
+        variant->tree = undoLink(std::move(variant->tree), link);
+        variants.push_back(std::move(*variant));
+      }
     }
   }
   return variants;
@@ -274,7 +288,7 @@ Result<Front> Polisher::round(const Front& front) const {
   std::vector<Variant> variants;
   for (const Formula& formula : front.formulas()) {
     Variant variant;
-    variant.tree = withoutConstants(formula.expression.tokens(), variant.values);
+    variant.tree = withoutConstants(formula.expression.tokens(), variant.values, Exponents::kWholeKept);
     variants.push_back(std::move(variant));
   }
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted.error();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Polisher {
   /// `engine` must be of Precision::kF64. `loss` is a loss that fits minimise. Errors: those of Engine::upload().
   static Result<Polisher> create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
                                  const Grammar& grammar, const LossOptions& loss);
+
+  /// The same, whose calls end with an error of kLimit when `stop` is requested. Errors: those of Engine::withLimits().
+  Result<Polisher> withStop(std::stop_token stop) const;
 
   /// Adds the best constant to `front`, which all other formulas must beat. Errors: those of Engine::fit().
   Status addConstant(Front& front) const;

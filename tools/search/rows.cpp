@@ -1,17 +1,33 @@
 #include "tools/search/rows.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
 #include "ir/numbers/random.h"
 
 namespace srjit::search {
 namespace {
 
+double valueAt(const ColumnView& column, std::size_t row) {
+  return column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
+                                        : static_cast<const double*>(column.data)[row];
+}
+
+/// Rows, ascending, in which a column is not finite.
+std::vector<std::size_t> openRows(const ColumnView& column) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < column.size; ++row) {
+    if (!std::isfinite(valueAt(column, row))) rows.push_back(row);
+  }
+  return rows;
+}
+
 std::vector<double> gatherColumn(const ColumnView& column, std::span<const std::size_t> rows) {
   std::vector<double> values;
   values.reserve(rows.size());
-  for (const std::size_t row : rows) {
-    values.push_back(column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
-                                                    : static_cast<const double*>(column.data)[row]);
-  }
+  for (const std::size_t row : rows) values.push_back(valueAt(column, row));
   return values;
 }
 
@@ -49,6 +65,37 @@ RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows) {
   for (const ColumnView& column : data.columns) set.columns.push_back(gatherColumn(column, rows));
   if (data.weights) set.weights = gatherColumn(*data.weights, rows);
   return set;
+}
+
+Status checkFinite(const DataView& data) {
+  struct Role {
+    const ColumnView* column;
+    std::string name;
+  };
+  std::vector<Role> roles;
+  for (std::size_t c = 0; c < data.columns.size(); ++c) roles.push_back({&data.columns[c], data.names.describe(c)});
+  if (data.target) roles.push_back({&*data.target, "the target"});
+  if (data.weights) roles.push_back({&*data.weights, "the weights"});
+  std::vector<std::size_t> all;
+  const Role* first = nullptr;
+  for (const Role& role : roles) {
+    const std::vector<std::size_t> rows = openRows(*role.column);
+    if (rows.empty()) continue;
+    if (first == nullptr || rows.front() < *std::ranges::min_element(all)) first = &role;
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  if (first == nullptr) return okStatus();
+  std::ranges::sort(all);
+  const auto repeated = std::ranges::unique(all);
+  all.erase(repeated.begin(), repeated.end());
+  const double value = valueAt(*first->column, all.front());
+  return Error{
+      Errc::kInvalid,
+      fmt::format("{} of {} rows {} a value that is NaN or infinite, the first {} in row {}, {}; a search needs "
+                  "rows that are complete",
+                  all.size(), first->column->size, all.size() == 1 ? "has" : "have",
+                  std::isnan(value) ? "NaN" : fmt::format("{}", value), all.front() + 1, first->name),
+      {}};
 }
 
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed) {

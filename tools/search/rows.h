@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/error.h"
 #include "runtime/data_view.h"
 
 namespace srjit::search {
@@ -28,6 +29,11 @@ struct RowSet {
 
 /// The rows with these numbers, in their order. `data` must have a target, and such rows.
 RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
+
+/// Errors: kInvalid if a column, the target or the weights have a NaN or an infinity, with the number of such rows and
+/// the first of them. A formula has no loss on data with such rows, so a search could use none of these columns. All
+/// must be equally long.
+Status checkFinite(const DataView& data);
 
 /// `count` different numbers below `rows`, ascending; each such set with the same probability. `count` <= `rows`.
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed);

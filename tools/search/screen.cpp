@@ -3,8 +3,10 @@
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace srjit::search {
 
@@ -38,25 +40,75 @@ bool isOfSquares(const LossOptions& loss) noexcept {
   return !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
 }
 
-double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept {
-  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
+namespace {
+
+/// The sum of the weights, and the weighted sum of squared differences to the mean.
+struct Spread {
+  double weights = 0, squares = 0;
+};
+
+Spread spreadOf(const RowSet& rows) {
   const double mean = rows.targetMean();
-  double weights = 0, sum = 0;
+  Spread spread;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const double difference = rows.target[r] - mean;
-    weights += rows.weightOf(r);
-    sum += rows.weightOf(r) * difference * difference;
+    spread.weights += rows.weightOf(r);
+    spread.squares += rows.weightOf(r) * difference * difference;
   }
-  switch (loss.kind) {
+  return spread;
+}
+
+double lossOfSquares(LossKind kind, double share, const Spread& spread) {
+  switch (kind) {
     case LossKind::kSse:
-      return share * sum;
+      return share * spread.squares;
     case LossKind::kRmse:
-      return std::sqrt(share * sum / weights);
+      return std::sqrt(share * spread.squares / spread.weights);
     case LossKind::kNmse:
       return share;
     default:
-      return share * sum / weights;
+      return share * spread.squares / spread.weights;
   }
+}
+
+Expression predictionOffBy(double error) {
+  std::vector<Token> tokens = {Token::variable(0)};
+  if (error != 0) tokens.insert(tokens.end(), {Token::constant(error), Token::operation(Op::kAdd)});
+  return Expression::create(std::move(tokens)).value();
+}
+
+}  // namespace
+
+Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
+                                      const RowSet& rows) {
+  const Spread spread = spreadOf(rows);
+  SharesAsLosses losses{};
+  if (isOfSquares(loss)) {
+    std::ranges::transform(shares, losses.begin(),
+                           [&](double share) { return lossOfSquares(loss.kind, share, spread); });
+    return losses;
+  }
+  std::vector<Expression> predictions = {predictionOffBy(0)};
+  for (const double share : shares) {
+    const double error = std::sqrt(share * spread.squares / spread.weights);
+    predictions.insert(predictions.end(), {predictionOffBy(error), predictionOffBy(-error)});
+  }
+  DataView view = rows.view();
+  view.columns = {ColumnView(rows.target)};
+  view.names = {};
+  const Result<Dataset> data = engine.upload(view);
+  if (!data) return data.error();
+  const Result<Losses> found = engine.loss(engine.compile(predictions), *data, {}, loss);
+  if (!found) return found.error();
+  if (found->values[0] != 0) {
+    losses.fill(-std::numeric_limits<double>::infinity());
+    return losses;
+  }
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    losses[i] = std::fmin(found->values[2 * i + 1], found->values[2 * i + 2]);
+    if (!std::isfinite(losses[i])) losses[i] = 0;
+  }
+  return losses;
 }
 
 Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,

@@ -2,6 +2,7 @@
 // own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -61,8 +62,14 @@ class Screen {
 /// Whether `loss` is a function of the sum of squared errors, so that scaling and links make sense.
 bool isOfSquares(const LossOptions& loss) noexcept;
 
-/// The loss, one of squares, of a formula that leaves this share of the weighted variance of the target; for other
-/// losses minus infinity, which none is below.
-double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept;
+/// Losses that stand for shares of the target's weighted variance.
+using SharesAsLosses = std::array<double, 3>;
+
+/// The losses of formulas that leave these shares of the variance. Of a loss that is no function of the squared errors,
+/// what it is if each prediction is off by the root of such a variance, to the side where the loss is smaller; minus
+/// infinity, which no loss is below, if the loss of exact predictions is not 0. Errors: those of Engine::loss(), whose
+/// engine must be of Precision::kF64.
+Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
+                                      const RowSet& rows);
 
 }  // namespace srjit::search

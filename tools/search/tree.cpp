@@ -18,6 +18,8 @@ constexpr double kConstantShare = 0.3;  // of new leaves
 constexpr double kOperatorShare = 0.9;  // of the roots of subtrees that crossover exchanges
 constexpr std::size_t kGraftMost = 8;   // complexity of a subtree that a mutation makes
 constexpr double kUsualConstants[] = {1, 2, 3, 4, 0.5, std::numbers::pi};
+constexpr double kUsualExponents[] = {2, 3, 4, -1, -2, 0.5};
+constexpr double kExponentShare = 0.5;  // of new operands of a power that are one of these
 
 template <class Item>
 const Item& oneOf(std::span<const Item> items, Random& random) {
@@ -39,6 +41,12 @@ double newConstant(Random& random) {
 Token newLeaf(const Grammar& grammar, Random& random) {
   if (random.chance(kConstantShare)) return Token::constant(newConstant(random));
   return Token::variable(static_cast<std::uint32_t>(random.below(grammar.variables())));
+}
+
+/// What stands behind a power that a tree grows by; none: what stands behind other operators.
+std::optional<Token> newExponent(Op op, Random& random) {
+  if (op != Op::kPow || !random.chance(kExponentShare)) return {};
+  return Token::constant(oneOf<double>(kUsualExponents, random));
 }
 
 /// An operator, two times of three one of two operands where there are some; none if the grammar has none.
@@ -127,7 +135,8 @@ void insertOperator(Tree& tree, const Grammar& grammar, Random& random) {
       above.insert(above.end(), tree.begin() + static_cast<std::ptrdiff_t>(begin),
                    tree.begin() + static_cast<std::ptrdiff_t>(last + 1));
     } else {
-      const Tree other = randomTree(grammar, random.chance(0.7) ? 1 : 3, random);
+      const std::optional<Token> exponent = i == 1 ? newExponent(*op, random) : std::nullopt;
+      const Tree other = exponent ? Tree{*exponent} : randomTree(grammar, random.chance(0.7) ? 1 : 3, random);
       above.insert(above.end(), other.begin(), other.end());
     }
   }
@@ -162,6 +171,21 @@ void hoistSubtree(Tree& tree, Random& random) {
   tree.erase(tree.begin(), tree.begin() + static_cast<std::ptrdiff_t>(subtreeBegin(tree, last)));
 }
 
+bool isWholeExponent(std::span<const Token> tree, std::size_t at) {
+  if (at + 1 == tree.size() || tree[at + 1].kind != Token::Kind::kOp || tree[at + 1].op != Op::kPow) return false;
+  return std::rint(tree[at].value) == tree[at].value && std::fabs(tree[at].value) <= kMostWholeExponent;
+}
+
+/// Calls `use` for the constants that may be fitted, from the first on.
+template <class AnyToken, class Use>
+void forEachConstant(std::span<AnyToken> tree, Exponents exponents, const Use& use) {
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    if (tree[i].kind != Token::Kind::kConstant) continue;
+    if (exponents == Exponents::kWholeKept && isWholeExponent(tree, i)) continue;
+    use(tree[i]);
+  }
+}
+
 }  // namespace
 
 std::size_t subtreeBegin(std::span<const Token> tokens, std::size_t last) noexcept {
@@ -187,6 +211,7 @@ Tree randomTree(const Grammar& grammar, std::size_t complexity, Random& random) 
     const auto arity = static_cast<std::size_t>(arityOf(*op));
     for (std::size_t i = 0; i < arity; ++i) tokens[i] = i == 0 ? tree[at] : newLeaf(grammar, random);
     if (arity == 2 && random.chance(0.5)) std::swap(tokens[0], tokens[1]);
+    if (const std::optional<Token> exponent = newExponent(*op, random)) tokens[1] = *exponent;
     tokens[arity] = Token::operation(*op);
     const std::span<const Token> grown = std::span(tokens).first(arity + 1);
     now += grammar.complexityOf(grown) - grammar.complexityOf(tree[at]);
@@ -218,19 +243,30 @@ void mutate(Tree& tree, const Grammar& grammar, Random& random) {
   hoistSubtree(tree, random);
 }
 
-Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values) {
+Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values, Exponents exponents) {
   values.clear();
   Tree result(tree.begin(), tree.end());
-  for (Token& token : result) {
-    if (token.kind != Token::Kind::kConstant) continue;
+  forEachConstant(std::span(result), exponents, [&](Token& token) {
     values.push_back(token.value);
     token = Token::parameter(static_cast<std::uint32_t>(values.size() - 1));
-  }
+  });
   return result;
 }
 
-std::size_t constantsIn(std::span<const Token> tree) noexcept {
-  return static_cast<std::size_t>(std::ranges::count(tree, Token::Kind::kConstant, &Token::kind));
+std::size_t constantsIn(std::span<const Token> tree, Exponents exponents) noexcept {
+  std::size_t count = 0;
+  forEachConstant(tree, exponents, [&](const Token&) { ++count; });
+  return count;
+}
+
+void setConstants(std::span<Token> tree, std::span<const double> values, Exponents exponents) {
+  auto value = values.begin();
+  forEachConstant(tree, exponents, [&](Token& token) { token.value = *value++; });
+}
+
+std::vector<Exponents> waysToFit(std::span<const Token> tree) {
+  if (constantsIn(tree, Exponents::kWholeKept) == constantsIn(tree)) return {Exponents::kFitted};
+  return {Exponents::kWholeKept, Exponents::kFitted};
 }
 
 Canonical canonicalOf(std::span<const Token> tree) {

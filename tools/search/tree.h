@@ -29,10 +29,24 @@ Tree crossover(std::span<const Token> mother, std::span<const Token> father, Ran
 /// put above a subtree or taken away, operands exchanged, or one subtree as the whole.
 void mutate(Tree& tree, const Grammar& grammar, Random& random);
 
+/// Which constants of a tree may be fitted. A power of a negative base has a value for whole exponents only, and no
+/// derivative by any of them, so a fit of its exponent cannot begin.
+enum class Exponents : std::uint8_t {
+  kFitted,     ///< all constants
+  kWholeKept,  ///< all but whole exponents up to kMostWholeExponent
+};
+inline constexpr double kMostWholeExponent = 20;
+
 /// `tree` with parameters p0, p1, ... in the place of its constants, and the constants, which become `values`.
 /// withParameters() of ir/expression.h is the other way.
-Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values);
-std::size_t constantsIn(std::span<const Token> tree) noexcept;
+Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values,
+                      Exponents exponents = Exponents::kFitted);
+/// Constants that withoutConstants() replaces.
+std::size_t constantsIn(std::span<const Token> tree, Exponents exponents = Exponents::kFitted) noexcept;
+/// Gives these constants other values, one for each.
+void setConstants(std::span<Token> tree, std::span<const double> values, Exponents exponents);
+/// The ways to fit a tree: with whole exponents kept, if it has some, and with all constants.
+std::vector<Exponents> waysToFit(std::span<const Token> tree);
 
 /// What two trees have in common that are the same formula.
 struct Canonical {

@@ -11,56 +11,18 @@
 
 #include <fmt/format.h>
 
-#include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "ir/text.h"
+#include "tests/tools/search/small_search.h"
 #include "tools/search/checkpoint.h"
-#include "tools/search/rows.h"
 
 namespace srjit::search {
 namespace {
 
 using testing::HasSubstr;
 
-/// Rows of a law over columns that are uniform from 1 to 3.
-template <class Law>
-RowSet rowsOf(std::size_t columns, std::size_t rows, const Law& law, double noise = 0) {
-  RowSet set;
-  set.columns.resize(columns);
-  Random random(11);
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::vector<double> row;
-    for (std::vector<double>& column : set.columns) {
-      row.push_back(random.between(1.0, 3.0));
-      column.push_back(row.back());
-    }
-    set.target.push_back(law(row) + noise * random.between(-1.0, 1.0));
-  }
-  return set;
-}
-
 double kepler(const std::vector<double>& row) { return row[0] * std::sqrt(row[0]); }
 double gravity(const std::vector<double>& row) { return 6.5 * row[0] * row[1] / (row[2] * row[2]); }
-
-SearchOptions smallOptions() {
-  SearchOptions options;
-  options.engine.device = "cpu";
-  options.seconds = 60;
-  options.generations = 40;
-  options.islands = 4;
-  options.island = {.population = 100, .offspring = 200};
-  options.rows = 256;
-  return options;
-}
-
-/// All that is the same where a search is repeated.
-std::string recordOf(const SearchResult& result) {
-  std::string text = std::to_string(result.state.generations) + " " + std::to_string(result.state.candidates) + "\n";
-  for (const Formula& formula : result.state.front.formulas()) {
-    text += fmt::format("{} {:a}\n", print(formula.expression, Language::kPostfix), formula.loss);
-  }
-  return text;
-}
 
 TEST(Search, FindsLawsExactly) {
   struct Case {

@@ -72,6 +72,21 @@ TEST(SearchTree, ConstantsComeOutAndGoBack) {
   EXPECT_EQ(withParameters(Expression::create(open).value(), values).value(), Expression::create(tree).value());
 }
 
+TEST(SearchTree, WholeExponentsCanBeKept) {
+  const Tree tree = treeOf("3 * x0^2 + x1^-1.5 + x0^(2 + x1)");
+  EXPECT_EQ(waysToFit(tree), (std::vector{Exponents::kWholeKept, Exponents::kFitted}));
+  EXPECT_EQ(waysToFit(treeOf("3 * x0^1.5")), std::vector{Exponents::kFitted});
+  std::vector<double> values;
+  const Tree open = withoutConstants(tree, values, Exponents::kWholeKept);
+  EXPECT_THAT(values, testing::ElementsAre(3, -1.5, 2));
+  EXPECT_EQ(print(Expression::create(open).value(), Language::kInfix), "p0 * x0^2 + x1^p1 + x0^(p2 + x1)");
+  EXPECT_EQ(constantsIn(tree, Exponents::kWholeKept), 3U);
+  EXPECT_EQ(constantsIn(tree), 4U);
+  Tree other = tree;
+  setConstants(other, std::vector<double>{4, 5, 6}, Exponents::kWholeKept);
+  EXPECT_EQ(other, treeOf("4 * x0^2 + x1^5 + x0^(6 + x1)"));
+}
+
 TEST(SearchTree, EquivalentTreesHaveOneForm) {
   const auto form = [&](const char* text) { return canonicalOf(treeOf(text)); };
   EXPECT_EQ(form("x0 * (x1 + 0)").whole, form("x1 * x0").whole);

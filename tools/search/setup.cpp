@@ -1,0 +1,170 @@
+#include "tools/search/setup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/mix.h"
+
+namespace srjit::search {
+namespace {
+
+constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // of which rows are drawn
+constexpr std::size_t kFittedRows = 16384;
+constexpr double kLooksExact = 1e-9;  // a share of the target's variance in f32 that may be 0 in f64
+constexpr double kFloor = 1e-22;      // the share of the target's variance that is rounding in f64
+
+bool isGpu(const Engine& engine) { return engine.options().device != "cpu"; }
+
+/// The rows of `all` that are not in `some`; both ascend.
+std::vector<std::size_t> without(std::size_t all, std::span<const std::size_t> some) {
+  std::vector<std::size_t> rest;
+  auto next = some.begin();
+  for (std::size_t row = 0; row < all; ++row) {
+    if (next != some.end() && *next == row) {
+      ++next;
+    } else {
+      rest.push_back(row);
+    }
+  }
+  return rest;
+}
+
+/// At most `most` rows of a set, of those that count.
+RowSet pick(const RowSet& rows, std::size_t most, std::uint64_t seed) {
+  std::vector<std::size_t> counting, picked;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (rows.weightOf(row) > 0) counting.push_back(row);
+  }
+  const std::size_t count = std::min(counting.size(), most);
+  for (const std::size_t at : drawRows(counting.size(), count, seed)) picked.push_back(counting[at]);
+  return gatherRows(rows.view(), picked);
+}
+
+Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
+
+Status checkData(const DataView& data, const SearchOptions& options) {
+  if (!data.target) return invalid("a search needs a target");
+  if (data.target->size == 0) return invalid("the data have no row");
+  const auto isEqual = [&](const ColumnView& column) { return column.size == data.target->size; };
+  if (!std::ranges::all_of(data.columns, isEqual) || (data.weights && !isEqual(*data.weights))) {
+    return invalid("columns, target and weights differ in length");
+  }
+  return options.loss.nan == NanPolicy::kSkip ? okStatus() : checkFinite(data);
+}
+
+bool areOfIdentity(std::span<const std::string> links) {
+  return std::ranges::all_of(links, [](const std::string& link) { return link == allLinks().front().name; });
+}
+
+Status checkOptions(const SearchOptions& options) {
+  if (options.islands < 2) return invalid("a search has at least 2 islands");
+  if (options.island.population < 2 || options.island.offspring < 1) return invalid("an island is too small");
+  if (options.island.patience < 1) return invalid("an island has patience for at least 1 generation");
+  if (options.fit_iterations < 1) return invalid("a fit has at least 1 pass");
+  if (!(options.fit_share >= 0 && options.fit_share <= 1)) return invalid("the share that is fitted is from 0 to 1");
+  if (!(options.seconds >= 0)) return invalid("the time is not negative");
+  if (!(options.enough >= 0)) return invalid("the share of the variance that is enough is not negative");
+  if (!(options.held_out >= 0 && options.held_out <= kMostHeldOut)) {
+    return invalid(fmt::format("the share of rows that are held out is from 0 to {}", kMostHeldOut));
+  }
+  if (!isOfSquares(options.loss) && !areOfIdentity(options.links)) {
+    return invalid("links are for losses of squared errors");
+  }
+  if (options.loss.custom) return okStatus();
+  const LossInfo& loss = infoOf(options.loss.kind);
+  if (canMinimise(loss)) return okStatus();
+  return invalid(fmt::format("a search cannot minimise {}{}", loss.name,
+                             loss.isScaled() ? "; losses of squared errors are scaled by themselves" : ""));
+}
+
+/// Of some rows of `searched`, whose calls end when `ended` is requested.
+Result<Screen> makeScreen(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+                          const LossOptions& loss, std::stop_token ended) {
+  Limits limits = engine.options().limits;
+  limits.stop = std::move(ended);
+  const Result<Engine> stoppable = engine.withLimits(limits);
+  return stoppable ? Screen::create(*stoppable, rows, links, loss) : stoppable.error();
+}
+
+/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
+Result<Engine> makeWideEngine(EngineOptions options) {
+  options.precision = Precision::kF64;
+  options.device = "cpu";
+  options.tier = Tier::kInterpret;
+  return Engine::create(options);
+}
+
+}  // namespace
+
+Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
+  if (const Status status = checkData(data, options); !status) return status.error();
+  if (const Status status = checkOptions(options); !status) return status.error();
+  Result<Grammar> grammar = Grammar::create(options.grammar, data.columns.size());
+  if (!grammar) return grammar.error();
+  Result<Engine> engine = options.selecting_engine ? *options.selecting_engine : Engine::create(options.engine);
+  if (!engine) return engine.error();
+  Result<Engine> wide = makeWideEngine(engine->options());
+  if (!wide) return wide.error();
+  const std::size_t all = data.target->size;
+  const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
+  const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
+  RowSet searched = gatherRows(data, without(all, held_out));
+  if (std::ranges::none_of(searched.weights, [](double weight) { return weight > 0; }) && !searched.weights.empty()) {
+    return invalid("no row that is searched has a weight above 0");
+  }
+  LossOptions loss = options.loss;
+  // Of a constant target there is no share of the variance, but errors there are.
+  if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
+  const std::vector<std::string> identity = {std::string(allLinks().front().name)};
+  Result<std::vector<const Link*>> links =
+      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target);
+  if (!links) return links.error();
+  if (rows == 0) rows = options.rows;
+  if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
+  const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
+  Result<Screen> screen = makeScreen(*engine, pick(searched, rows, rows_seed), *links, loss, std::move(ended));
+  if (!screen) return screen.error();
+  RowSet fitted = pick(searched, kFittedRows, rows_seed);
+  const Result<SharesAsLosses> shares = lossesOfShares(*wide, loss, {kFloor, options.enough, kLooksExact}, searched);
+  if (!shares) return shares.error();
+  const auto [floor, enough, looks_exact] = *shares;
+  return SearchSetup{*std::move(engine), *std::move(wide), *std::move(grammar), loss, *std::move(links),
+                     std::move(searched), std::move(fitted), gatherRows(data, held_out), rows, *std::move(screen),
+                     // Whether a custom loss is least at 0 is not known.
+                     loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
+                     isOfSquares(loss) ? kLooksExact : looks_exact};
+}
+
+bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {
+  const auto isGood = [&](const Individual& individual) {
+    return setup.grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
+           individual.complexity == setup.grammar.complexityOf(individual.tree) &&
+           std::ranges::all_of(individual.tree, [&](const Token& token) {
+             return token.kind != Token::Kind::kVariable || token.index < setup.grammar.variables();
+           });
+  };
+  if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
+  for (std::size_t i = 0; i < state.islands.size(); ++i) {
+    const Island& island = state.islands[i];
+    if (island.number != i || island.link >= setup.links.size()) return false;
+    if (island.born > island.improved || island.improved > island.generation) return false;
+    if (!std::ranges::all_of(island.population, isGood)) return false;
+    if (!std::ranges::is_sorted(island.population, {}, &Individual::complexity)) return false;
+  }
+  for (const std::vector<Archived>& archive : state.archives) {
+    const auto complexityOf = [](const Archived& archived) { return archived.individual.complexity; };
+    if (!std::ranges::all_of(archive, isGood, &Archived::individual)) return false;
+    if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), complexityOf) != archive.end()) return false;
+  }
+  return std::ranges::all_of(state.front.formulas(), [&](const Formula& formula) {
+    return formula.expression.variableCount() <= setup.grammar.variables();
+  });
+}
+
+}  // namespace srjit::search

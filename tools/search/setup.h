@@ -1,0 +1,34 @@
+// What stays the same during a search: engines, grammar, links and rows.
+#pragma once
+
+#include <cstddef>
+#include <stop_token>
+#include <vector>
+
+#include "tools/search/evolution.h"
+#include "tools/search/rows.h"
+#include "tools/search/screen.h"
+
+namespace srjit::search {
+
+struct SearchSetup {
+  Engine engine, wide;  ///< in the engine's precision, and in f64 on the processor
+  Grammar grammar;
+  LossOptions loss;  ///< of the options, but that nmse of a constant target is mse
+  std::vector<const Link*> links;
+  RowSet searched, fitted, held_out;
+  std::size_t rows;    ///< for selection
+  Screen screen;       ///< whose calls end when a search ends
+  double floor;        ///< a loss that is rounding
+  double enough;       ///< the search ends with a loss between this and its negative
+  double looks_exact;  ///< a loss for selection, in f32, of a tree that may be enough in f64
+};
+
+/// `rows`: those of a search that goes on; 0: as the options say. `ended` ends the calls of the screen. Errors: those
+/// of search() for options and data.
+Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended);
+
+/// Whether a search can go on from `state`. It can from one that search() gave for the same data and options.
+bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options);
+
+}  // namespace srjit::search

@@ -1,0 +1,65 @@
+// When a search ends: the thread that called it watches the time and asks the caller, while another thread searches.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+namespace srjit::search {
+
+enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
+
+/// Ends a search in two stages. First `ended()` is requested, by the time or by the caller: work inside of a generation
+/// stops. Then the search closes: it fits and rounds what it has found, until `closed()` is requested. run() belongs to
+/// the thread that called the search, all other functions to the thread that searches.
+class Timekeeper {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `stop`: SearchOptions::stop, or none. `seconds` from `begun` on is the time of the search; 0: no limit.
+  Timekeeper(std::function<bool()> stop, Clock::time_point begun, double seconds);
+
+  /// Runs `work` on a thread of its own until it returns. Meanwhile this thread runs what onCaller() is given, asks
+  /// `stop` fifty times a second until it says yes, and looks at the time. Throws what `work` throws, and what
+  /// callbacks throw, after `work` has returned. Call once.
+  void run(const std::function<void()>& work);
+
+  /// Runs `callback` on the thread of run(), asks `stop` there, and waits for both. Once a callback has thrown, no more
+  /// are run.
+  void onCaller(const std::function<void()>& callback);
+
+  Clock::time_point begun() const noexcept { return begun_; }
+  std::stop_token ended() const { return ended_.get_token(); }
+  std::stop_token closed() const { return closed_.get_token(); }
+  /// kTime or kStopped, whichever requested ended() first, but kStopped if `stop` said yes later.
+  std::optional<SearchEnd> cause();
+  /// Begins the second stage. It may take half a second, and a tenth of the search's time if `stop` says no; without a
+  /// limit of time, until `stop` says yes and half a second more.
+  void close();
+
+ private:
+  void look();
+  void attend(const std::function<void()>& callback);
+  void closeBy(Clock::time_point end);
+
+  const std::function<bool()> stop_;
+  const Clock::time_point begun_;
+  const double seconds_;
+  std::optional<Clock::time_point> end_;  ///< of the first stage
+  std::stop_source ended_, closed_;
+  std::exception_ptr failure_;  ///< of a callback; of the thread of run()
+
+  std::mutex mutex_;  ///< for the rest
+  std::condition_variable changed_;
+  const std::function<void()>* callback_ = nullptr;  ///< that waits to be run
+  bool is_done_ = false, is_closing_ = false;
+  std::optional<SearchEnd> cause_;
+  std::optional<Clock::time_point> closing_end_;
+};
+
+}  // namespace srjit::search
