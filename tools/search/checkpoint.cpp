@@ -1,14 +1,16 @@
 #include "tools/search/checkpoint.h"
 
 #include <cmath>
-#include <concepts>
+#include <cstdint>
 #include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
+#include "ir/text/lexer.h"
 #include "runtime/platform/guarded.h"
+#include "tools/search/parse_json.h"
 
 namespace srjit::search {
 namespace {
@@ -36,24 +38,48 @@ Json jsonOf(std::span<const double> numbers) {
   return array;
 }
 
-double numberFrom(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::infinity() : json.get<double>();
-}
+[[noreturn]] void refuse(std::string message) { throw ErrorException({Errc::kInvalid, std::move(message), {}}); }
 
-/// For any unsigned integer. Of another number, the JSON library's conversion may have no defined result.
-struct IntegerFrom {
-  const Json& json;
-
-  template <std::unsigned_integral T>
-  operator T() const {
-    if (!json.is_number_unsigned()) throw Error{Errc::kInvalid, json.dump() + " is no count", {}};
-    return json.get<T>();
+/// A member of an object. A value of another kind than the one asked for is an ErrorException that names the member:
+/// the JSON library's own conversions may have no defined result, and its errors name no member.
+class Member {
+ public:
+  Member(const Json& object, const char* name) : name_(name) {
+    const auto found = object.find(name);
+    if (found == object.end()) refuse(fmt::format("'{}' is missing", name));
+    value_ = &*found;
   }
+
+  std::uint64_t count() const { return as<std::uint64_t>(value_->is_number_unsigned(), "a count"); }
+  double number() const { return as<double>(value_->is_number(), "a number"); }
+  bool flag() const { return as<bool>(value_->is_boolean(), "true or false"); }
+  std::string text() const { return as<std::string>(value_->is_string(), "a text"); }
+  const Json& list() const { return checked(value_->is_array(), "a list"); }
+  const Json& object() const { return checked(value_->is_object(), "an object"); }
+  /// A number, or infinity for null (jsonOf() of numbers).
+  double orInfinity() const { return value_->is_null() ? std::numeric_limits<double>::infinity() : number(); }
+
+ private:
+  template <class T>
+  T as(bool is_one, const char* kind) const {
+    return checked(is_one, kind).get<T>();
+  }
+  const Json& checked(bool is_one, const char* kind) const {
+    if (is_one) return *value_;
+    const std::string found = value_->dump(-1, ' ', false, Json::error_handler_t::replace);
+    refuse(fmt::format("'{}' is {}, expected {}", name_, text::inQuotes(found), kind));
+  }
+
+  const char* name_;
+  const Json* value_ = nullptr;
 };
 
-std::vector<double> numbersFrom(const Json& json) {
+std::vector<double> numbersFrom(const Member& member) {
   std::vector<double> numbers;
-  for (const Json& number : json) numbers.push_back(numberFrom(number));
+  for (const Json& number : member.list()) {
+    if (!number.is_number() && !number.is_null()) refuse("a list has something else than numbers");
+    numbers.push_back(number.is_null() ? std::numeric_limits<double>::infinity() : number.get<double>());
+  }
   return numbers;
 }
 
@@ -77,59 +103,63 @@ Json jsonOf(const Formula& formula) {
           {"held_out", formula.held_out}};
 }
 
-/// Throws nlohmann's exceptions, and Error for text that is no tree.
-Expression expressionFrom(const Json& text) {
-  Result<Expression> expression = parse(text.get<std::string>(), Language::kPostfix);
-  if (!expression) throw expression.error();
-  if (expression->parameterCount() > 0) throw Error{Errc::kInvalid, "a tree has a parameter", {}};
-  return *std::move(expression);
+/// Throws ErrorException for text that is no tree.
+Expression expressionFrom(const Member& member) {
+  Expression expression = parse(member.text(), Language::kPostfix).value();
+  if (expression.parameterCount() > 0) refuse("a tree has a parameter");
+  return expression;
 }
 
 Individual individualFrom(const Json& json) {
-  const Expression expression = expressionFrom(json.at("tree"));
+  const Expression expression = expressionFrom({json, "tree"});
   return {.tree = {expression.tokens().begin(), expression.tokens().end()},
-          .complexity = IntegerFrom{json.at("complexity")},
-          .loss = json.at("loss"),
-          .shape = IntegerFrom{json.at("shape")},
-          .whole = IntegerFrom{json.at("whole")}};
+          .complexity = Member(json, "complexity").count(),
+          .loss = Member(json, "loss").orInfinity(),
+          .shape = Member(json, "shape").count(),
+          .whole = Member(json, "whole").count()};
 }
 
 Island islandFrom(const Json& json) {
-  Island island{.number = IntegerFrom{json.at("number")},
-                .link = IntegerFrom{json.at("link")},
-                .generation = IntegerFrom{json.at("generation")},
-                .born = IntegerFrom{json.at("born")},
-                .improved = IntegerFrom{json.at("improved")},
-                .records = numbersFrom(json.at("records")),
+  Island island{.number = Member(json, "number").count(),
+                .link = Member(json, "link").count(),
+                .generation = Member(json, "generation").count(),
+                .born = Member(json, "born").count(),
+                .improved = Member(json, "improved").count(),
+                .records = numbersFrom({json, "records"}),
                 .population = {}};
-  for (const Json& individual : json.at("population")) island.population.push_back(individualFrom(individual));
+  for (const Json& individual : Member(json, "population").list()) {
+    island.population.push_back(individualFrom(individual));
+  }
   return island;
 }
 
 SearchState stateFrom(const Json& json) {
-  if (json.at("format") != kFormat) throw Error{Errc::kInvalid, "another format", {}};
+  if (const std::string format = Member(json, "format").text(); format != kFormat) {
+    refuse(fmt::format("its format is {}, expected '{}'", text::inQuotes(format), kFormat));
+  }
   SearchState state;
-  state.fingerprint = IntegerFrom{json.at("fingerprint")};
-  state.rows = IntegerFrom{json.at("rows")};
-  state.seconds = json.at("seconds");
-  state.generations = IntegerFrom{json.at("generations")};
-  state.candidates = IntegerFrom{json.at("candidates")};
-  state.fits = IntegerFrom{json.at("fits")};
-  for (const Json& island : json.at("islands")) state.islands.push_back(islandFrom(island));
-  for (const Json& archive : json.at("archives")) {
+  state.fingerprint = Member(json, "fingerprint").count();
+  state.rows = Member(json, "rows").count();
+  state.seconds = Member(json, "seconds").number();
+  state.generations = Member(json, "generations").count();
+  state.candidates = Member(json, "candidates").count();
+  state.fits = Member(json, "fits").count();
+  for (const Json& island : Member(json, "islands").list()) state.islands.push_back(islandFrom(island));
+  for (const Json& archive : Member(json, "archives").list()) {
     state.archives.emplace_back();
     for (const Json& archived : archive) {
-      state.archives.back().push_back({individualFrom(archived.at("individual")), archived.at("polished")});
+      state.archives.back().push_back(
+          {individualFrom(Member(archived, "individual").object()), Member(archived, "polished").flag()});
     }
   }
-  state.front = Front(-numberFrom(json.at("below_floor")));
-  for (const Json& formula : json.at("front")) {
-    const double held_out = numberFrom(formula.at("held_out"));
+  state.front = Front(-Member(json, "below_floor").orInfinity());
+  for (const Json& formula : Member(json, "front").list()) {
+    const double held_out = Member(formula, "held_out").orInfinity();
     state.front.add(
-        {.expression = expressionFrom(formula.at("formula")),
-         .complexity = IntegerFrom{formula.at("complexity")},
-         .loss = formula.at("loss"),
-         .held_out = formula.at("is_judged").get<bool>() ? held_out : std::numeric_limits<double>::quiet_NaN()});
+        {.expression = expressionFrom({formula, "formula"}),
+         .complexity = Member(formula, "complexity").count(),
+         .loss = Member(formula, "loss").number(),
+         .held_out = Member(formula, "is_judged").flag() ? held_out : std::numeric_limits<double>::quiet_NaN()});
   }
   return state;
 }
@@ -161,15 +191,16 @@ std::string checkpointText(const SearchState& state) {
 
 Result<SearchState> readCheckpoint(std::string_view text) {
   return guarded([&]() -> Result<SearchState> {
-    std::string reason;
+    const auto refused = [](const Error& error) {
+      return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", error.message), error.where};
+    };
+    const Result<Json> json = parseJson(text);
+    if (!json) return refused(json.error());
     try {
-      return stateFrom(Json::parse(text));
-    } catch (const Json::exception& problem) {
-      reason = problem.what();
-    } catch (const Error& error) {
-      reason = error.message;
+      return stateFrom(*json);
+    } catch (const ErrorException& problem) {
+      return refused({Errc::kInvalid, problem.error().message, {}});
     }
-    return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", reason), {}};
   });
 }
 
