@@ -12,7 +12,7 @@
 #include "runtime/loss_text.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
-#include "tools/search/parse_json.h"
+#include "tools/search/resume/parse_json.h"
 
 namespace srjit {
 namespace {

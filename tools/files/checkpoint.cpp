@@ -6,7 +6,7 @@
 
 #include "tools/files/output.h"
 #include "tools/files/read.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 namespace srjit {
 namespace {

@@ -14,7 +14,7 @@
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "ir/text.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 #include "tools/search/rows.h"
 
 namespace srjit::search {

@@ -1,4 +1,4 @@
-#include "tools/search/parse_json.h"
+#include "tools/search/resume/parse_json.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "ir/text.h"
 #include "ir/text/lexer.h"
 #include "runtime/platform/guarded.h"
-#include "tools/search/parse_json.h"
+#include "tools/search/resume/parse_json.h"
 
 namespace srjit::search {
 namespace {
