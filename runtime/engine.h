@@ -93,14 +93,17 @@ class Engine {
   /// is in `stream` now (0: none). Errors: also those of adopt() for weights.
   Result<Dataset> withWeights(const Dataset& data, const DeviceMatrix& weights, std::uint64_t stream = 0) const;
 
-  /// Compiles a batch. Never fails as a whole: see Program::failures(). A pass that throws, or returns a graph that
-  /// does not match the expressions, is a failure of the expressions that share a graph with the cause. With
-  /// CompileOptions::data of this engine, values of subtrees that recurred in earlier programs may first be computed on
-  /// the device. Memory that runs out while code is made is a failure of every expression. Throws std::bad_alloc if it
-  /// runs out for the program itself: for its list of the expressions or that of its failures.
+  /// Compiles a batch. Never fails as a whole, since every Expression is well-formed: see Program::failures(). A pass
+  /// that throws, or returns a graph that does not match the expressions, is a failure of the expressions that share a
+  /// graph with the cause. With CompileOptions::data of this engine, values of subtrees that recurred in earlier
+  /// programs may first be computed on the device. Memory that runs out while code is made is a failure of every
+  /// expression. Throws std::bad_alloc if it runs out for the program itself: for its list of the expressions or that
+  /// of its failures.
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
-  /// The same of token arrays, which are read during the call. An expression that is not valid is a failure, whose span
-  /// has the number of the token at fault, from 1. Errors: those of checkArrays().
+  /// The same of token arrays, which are read during the call. An expression that is not valid is a failure, whose
+  /// `where` has the number of the token at fault, from 1. This overload gives a Result, unlike that of expressions:
+  /// nobody has checked the arrays, and offsets that do not fit have no expressions that could fail one by one. Errors:
+  /// those of checkArrays().
   Result<Program> compile(const PopulationView& population, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.

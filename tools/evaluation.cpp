@@ -96,10 +96,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
   addCacheOption(app, options.engine.cache_directory);
-  app.add_option("--threads", options.engine.threads, "threads to use at most; 0 for all processors")
-      ->type_name("N")
-      ->check(CLI::Range(0u, kMaxThreads).description(""))
-      ->capture_default_str();
+  addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);
   addQuietOption(app, options.quiet);
 }
 

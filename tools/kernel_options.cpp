@@ -113,17 +113,13 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
 }
 
 CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options) {
-  return app.add_option("--depth", options.depth, "registers of the GPU interpreter's stack; engines use the default")
-      ->check(CLI::Range(3u, 16u).description(""))
-      ->type_name("3..16")
-      ->capture_default_str();
+  return addCount(app, "--depth", options.depth, "registers of the GPU interpreter's stack; engines use the default", 3,
+                  16)
+      ->type_name("3..16");
 }
 
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit) {
-  app.add_option(kLengthOption, options.longest, "the longest expression that gets a kernel, in " + unit)
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name("N")
-      ->capture_default_str();
+  addCount(app, kLengthOption, options.longest, "the longest expression that gets a kernel, in " + unit, 1);
 }
 
 void addListingOption(CLI::App& app, KernelOptions& options) {

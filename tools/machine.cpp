@@ -86,6 +86,11 @@ Finding program(std::string name, const std::string& path, std::string needed_fo
   return found(std::move(name), describeProgram(path), std::move(needed_for));
 }
 
+Finding gnuplot() {
+  const Result<std::string> path = search::findGnuplot();
+  return program("gnuplot", path ? *path : "", "the plots of sr-jit search");
+}
+
 std::string deviceText(const DeviceLimits& device) {
   std::string text = fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device.name,
                                  device.capability / 10, device.capability % 10, device.multiprocessors,
@@ -173,7 +178,7 @@ std::vector<Finding> inspectMachine() {
       program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
       program("nvdisasm", toolkit.nvdisasm, "sass without --tier direct"),
-      program("gnuplot", search::findGnuplot(), "the plots of sr-jit search"),
+      gnuplot(),
       kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();

@@ -1,6 +1,7 @@
 #include "tools/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -64,15 +65,44 @@ void addInputLimits(CLI::App& app, InputLimits& limits) {
   addLimit(app, "--max-bytes", limits.max_bytes, "refuse files of more bytes, also when unpacked");
 }
 
+CLI::Option* addWholeNumber(CLI::App& app, const std::string& name, std::function<void(std::uint64_t)> store,
+                            const std::string& doc, std::uint64_t least, std::uint64_t most) {
+  const auto read = [least, most](const std::string& word) -> std::optional<std::uint64_t> {
+    std::uint64_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto [last, failed] = std::from_chars(word.data(), end, number);
+    const bool is_good = failed == std::errc() && last == end && least <= number && number <= most;
+    return is_good ? std::optional(number) : std::nullopt;
+  };
+  const auto check = [read, least, most](const std::string& word) {
+    return read(word) ? std::string()
+                      : fmt::format("{} is no whole number from {} to {}", text::inQuotes(word), least, most);
+  };
+  const auto take = [read, store = std::move(store)](const std::string& word) { store(read(word).value_or(0)); };
+  return app.add_option_function<std::string>(name, take, doc)->type_name("N")->check(check, "");
+}
+
+CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, const std::string& doc, double least,
+                       double most) {
+  const auto check = [least, most](const std::string& word) {
+    const Result<double> number = parseNumber(word);
+    if (number && least <= *number && *number <= most) return std::string();  // NaN is in no range
+    const bool has_end = most < std::numeric_limits<double>::max();
+    return fmt::format("{} is no number from {} {}", text::inQuotes(word), least,
+                       has_end ? fmt::format("to {}", most) : "on");
+  };
+  const auto take = [&value](const std::string& word) { value = parseNumber(word).value(); };
+  return app.add_option_function<std::string>(name, take, doc)->check(check, "")->default_str(fmt::format("{}", value));
+}
+
 void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc) {
-  // NaN passes CLI::PositiveNumber.
   const auto check = [](const std::string& word) {
-    double seconds = 0;
-    const bool is_number = CLI::detail::lexical_cast(word, seconds);
-    return is_number && std::isfinite(seconds) && seconds > 0 ? std::string()
+    const Result<double> seconds = parseNumber(word);
+    return seconds && std::isfinite(*seconds) && *seconds > 0 ? std::string()
                                                               : text::inQuotes(word) + " is no number above 0";
   };
-  app.add_option_function<double>("--max-seconds", store, doc)->type_name("S")->check(check, "");
+  const auto take = [store](const std::string& word) { store(parseNumber(word).value()); };
+  app.add_option_function<std::string>("--max-seconds", take, doc)->type_name("S")->check(check, "");
 }
 
 Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {

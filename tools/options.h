@@ -3,7 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <concepts>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,11 +63,26 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options);
 
 /// Adds --max-nodes and --max-bytes.
 void addInputLimits(CLI::App& app, InputLimits& limits);
-/// Adds an option for a number of at least 1, which is a limit.
-template <class T>
-void addLimit(CLI::App& app, const std::string& name, T& limit, const std::string& doc) {
-  app.add_option(name, limit, doc)->type_name("N")->check(CLI::PositiveNumber.description(""));
+/// Adds an option for a whole number from `least` to `most` in decimal digits, which `store` gets. Words such as -1,
+/// 1.5 and 0x10, and numbers out of the range, are wrong usage; CLI11's own conversion takes -1 for 2^64 - 1.
+CLI::Option* addWholeNumber(CLI::App& app, const std::string& name, std::function<void(std::uint64_t)> store,
+                            const std::string& doc, std::uint64_t least, std::uint64_t most);
+/// The same, stored in `value`, whose present content is the default.
+template <std::unsigned_integral T>
+CLI::Option* addCount(CLI::App& app, const std::string& name, T& value, const std::string& doc, std::uint64_t least = 0,
+                      std::uint64_t most = std::numeric_limits<T>::max()) {
+  const auto store = [&value](std::uint64_t number) { value = static_cast<T>(number); };
+  return addWholeNumber(app, name, store, doc, least, most)->default_str(std::to_string(value));
 }
+/// Adds an option for a whole number of at least 1, which is a limit; without the option there is none.
+template <std::unsigned_integral T>
+void addLimit(CLI::App& app, const std::string& name, T& limit, const std::string& doc) {
+  addCount(app, name, limit, doc, 1)->default_str("");
+}
+
+/// Adds an option for a finite number from `least` to `most`, stored in `value`, whose present content is the default.
+CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, const std::string& doc, double least = 0,
+                       double most = std::numeric_limits<double>::max());
 
 /// Adds --max-seconds, a finite number above 0, which `store` gets.
 void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc);

@@ -13,6 +13,13 @@ constexpr const char* kHintOfMinus = "; put -- before an expression that starts 
 /// Whether `app` has what addExpressionOptions() adds.
 bool takesExpressions(const CLI::App& app) { return app.get_option_no_throw(kExpressionsOption) != nullptr; }
 
+/// The library's words for an option without its value would list all values that it may have.
+std::string wordsOf(const CLI::Error& error) {
+  const std::string words = error.what();
+  const bool lacks_value = error.get_name() == "ArgumentMismatch" && words.ends_with(" missing");
+  return lacks_value ? words.substr(0, words.find(':')) + " needs a value" : words;
+}
+
 void checkUnknownWordsOf(const CLI::App& app) {
   if (app.remaining_size() == 0) return;
   for (const std::string& word : app.remaining()) {
@@ -57,7 +64,7 @@ void checkUnknownWords(const CLI::App& app) {
 
 std::string usageMessage(const CLI::App* app, const CLI::Error& error) {
   constexpr std::size_t kLongest = 1000;
-  std::string line = "sr-jit: " + text::printable(error.what());
+  std::string line = "sr-jit: " + text::printable(wordsOf(error));
   if (line.size() > kLongest) line = line.substr(0, kLongest) + "...";
   return CLI::FailureMessage::simple(app, CLI::Error(error.get_name(), line, error.get_exit_code()));
 }

@@ -154,21 +154,8 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
       const std::size_t sign = cursor_.word().starts_with('-') ? 1 : 0;
       return fail(numberError(text_, cursor_.start() + sign, cursor_.length() - sign));
     }
-    // "[json...] parse error at ...: syntax error while parsing value - DETAIL; expected TOKEN"; the detail is
-    // "unexpected TOKEN" or what the lexer found wrong, followed by "; last read: '...'".
-    std::string_view detail = exception.what();
-    if (const auto dash = detail.find(" - "); dash != std::string_view::npos) detail.remove_prefix(dash + 3);
-    std::string_view expected;
-    if (const auto at = detail.rfind("; expected "); at != std::string_view::npos) expected = detail.substr(at + 11);
-    detail = detail.substr(0, detail.find("; "));
-    const bool at_end = detail == "unexpected end of input" || detail.ends_with("missing closing quote");
-    const auto [offset, length] = at_end ? Place{text_.size(), 0} : faultAt(position);
-    if (expected == "end of input") expected = "the end of the text";
-    if (expected.empty() || !detail.starts_with("unexpected")) {
-      return fail(errorAt(text_, offset, length, fmt::format("malformed JSON: {}", detail)));
-    }
-    const std::string found = length == 0 ? "the end of the text" : inQuotes(text_.substr(offset, length));
-    return fail(errorAt(text_, offset, length, fmt::format("malformed JSON: expected {} before {}", expected, found)));
+    const auto [offset, length] = faultAt(position);
+    return fail(malformedJson(text_, offset, length, exception.what()));
   }
 
  private:
@@ -283,6 +270,25 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+// `what` is "[json...] parse error at ...: syntax error while parsing value - DETAIL; expected TOKEN". DETAIL is
+// "unexpected TOKEN" or what the lexer found wrong, followed by "; last read: '...'".
+Error malformedJson(std::string_view text, std::size_t offset, std::size_t length, std::string_view what) {
+  if (const auto dash = what.find(" - "); dash != std::string_view::npos) what.remove_prefix(dash + 3);
+  std::string_view expected;
+  if (const auto at = what.rfind("; expected "); at != std::string_view::npos) expected = what.substr(at + 11);
+  const std::string_view detail = what.substr(0, what.find("; "));
+  if (detail == "unexpected end of input" || detail.ends_with("missing closing quote")) {
+    offset = text.size();
+    length = 0;
+  }
+  if (expected == "end of input") expected = "the end of the text";
+  if (expected.empty() || !detail.starts_with("unexpected")) {
+    return errorAt(text, offset, length, fmt::format("malformed JSON: {}", detail));
+  }
+  const std::string found = length == 0 ? "the end of the text" : inQuotes(text.substr(offset, length));
+  return errorAt(text, offset, length, fmt::format("malformed JSON: expected {} before {}", expected, found));
+}
 
 Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
                                std::size_t max_nodes) {

@@ -21,4 +21,8 @@ Result<ProgramNeeds> parsePrefix(std::string_view text, const ColumnNames& colum
 Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
                                std::size_t max_nodes = 0);
 
+/// The error (kSyntax) for `text` that nlohmann's parser refused, in our own words. `what` is the text of the parser's
+/// exception, and [offset, offset + length) the token at fault; where the text ends too early, the place is its end.
+Error malformedJson(std::string_view text, std::size_t offset, std::size_t length, std::string_view what);
+
 }  // namespace srjit::text

@@ -4,6 +4,7 @@
 #include "core/bindings.h"
 #include "ir/losses.h"
 #include "ir/ops.h"
+#include "tools/search/report/latex.h"
 
 namespace srjit::python {
 
@@ -44,6 +45,10 @@ std::string printed(const PopulationArrays& tokens, std::size_t e, const std::st
   return print(tokens.expression(e).value(), languageOf(language), namesOf(names));
 }
 
+std::string latexOf(const PopulationArrays& tokens, std::size_t e, const std::vector<std::string>& names) {
+  return search::latexText(tokens.expression(e).value(), namesOf(names));
+}
+
 nb::list operators() {
   nb::list list;
   for (std::size_t i = 0; i < kOpCount; ++i) {
@@ -73,6 +78,7 @@ void defineExpressions(nb::module_& module) {
       .def_prop_ro("offsets", [](const PopulationArrays& tokens) { return arrayOf(tokens.offsets); })
       .def_prop_ro("failures", [](const PopulationArrays& tokens) { return failureList(tokens.failures); })
       .def("print", printed, nb::arg("expression"), nb::arg("language"), nb::arg("names"))
+      .def("latex", latexOf, nb::arg("expression"), nb::arg("names"))
       .def("simplified", simplified, nb::arg("math"));
   module.def("parse", parseAll, nb::arg("texts"), nb::arg("language"), nb::arg("names"), nb::arg("max_nodes"));
   module.def("tokens", tokensOf, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"), nb::arg("prefix"));

@@ -119,7 +119,7 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
                    std::optional<nb::callable> progress) {
   const DataView data = viewOf(columns, target, weights, names);
   Attendant attendant(std::move(progress), data.names);
-  CheckpointFile file(checkpoint.value_or(""));
+  CheckpointFile file(std::move(checkpoint));
   options.stop = [&] { return attendant.mustStop(); };
   options.progress = [&](const SearchState& state) { attendant.take(state); };
   options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };

@@ -20,14 +20,14 @@ from . import _packages
 from ._core import __version__
 from ._engine import Dataset, Engine, Program
 from ._errors import Error, InvalidError, Place
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, loss_names, ops, parse, simplify
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, latex, loss_names, ops, parse, simplify
 from ._lambdify import lambdify
 from ._results import Failure, Fits, Gradients, Losses, Pending
 from ._search import Formula
 from ._stages import Stages, stages
 
 if TYPE_CHECKING:
-    from ._sympy import from_sympy, latex, to_sympy
+    from ._sympy import from_sympy, to_sympy
     from .sklearn import SymbolicRegressor as SymbolicRegressor
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 
 # Imported at the first use, since SymPy and scikit-learn take half a second each, and need not be there. Whoever has no
 # scikit-learn can still import all names of __all__ with SymPy, so SymbolicRegressor is not one.
-_LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy", "SymbolicRegressor": ".sklearn"}
+_LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "SymbolicRegressor": ".sklearn"}
 
 # Before the first engine, since the library searches once.
 _packages.name_nvidia_packages()
@@ -60,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_MODULES})
+    return sorted({*__all__, *_LATER, *_MODULES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -129,12 +130,28 @@ def _matrix(pointer, shape, strides, dtype_name, what, device, stream, owner) ->
     return DeviceArray(pointer, tuple(shape), tuple(strides), precision, device, stream, owner)
 
 
+def text_of(value: Any, what: str) -> str:
+    """`value` as a plain str: np.str_, StrEnum and other kinds of str are texts, too.
+
+    Raises:
+        TypeError: Something else than a text, named by `what`.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is of type {type(value).__name__}, expected str")
+    return str.__str__(value)  # str(value) of an enumeration may be "Kind.NAME"
+
+
+def name_of(name: Any) -> str:
+    """The name of a column, which data frames may have of any type."""
+    return text_of(name, "name") if isinstance(name, str) else str(name)
+
+
 def names_of(table: Any) -> list[str] | None:
     """The names of the columns of a data frame, None of anything else."""
     columns = getattr(table, "columns", None)
     if columns is None or callable(columns):
         return None
-    return [str(name) for name in columns]
+    return [name_of(name) for name in columns]
 
 
 def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
@@ -144,7 +161,7 @@ def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
     converted to float64.
     """
     if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
-        return [column_of(table.iloc[:, c], f"column {c} of {what}") for c in range(table.shape[1])]
+        return [column_of(table.iloc[:, c], f"column {name_of(name)!r} of {what}") for c, name in enumerate(table.columns)]
     matrix = np.asarray(_without_gradients(table))
     if matrix.ndim == 1:
         matrix = matrix.reshape(-1, 1)
@@ -184,11 +201,38 @@ def float64_of(values: Any, what: str) -> np.ndarray:
 def _floats(array: np.ndarray, what: str) -> np.ndarray:
     if array.dtype.name in _PRECISIONS and array.dtype.isnative:
         return array
-    if array.dtype.kind not in "fiub":
-        if array.dtype.kind != "O":
-            raise TypeError(f"{what} has numbers of type {array.dtype}, expected real numbers")
-        try:
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
+    if array.dtype.kind == "O":
+        with contextlib.suppress(TypeError, ValueError):
             return array.astype(np.float64)
-        except (TypeError, ValueError) as problem:
-            raise TypeError(f"{what} has values that are no numbers: {problem}") from None
-    return array.astype(np.float64)
+    found = first_text(array, what)
+    if found is None:
+        raise TypeError(f"{what} has numbers of type {array.dtype}, expected real numbers")
+    raise TypeError(f"{found}, which is no number: encode such values as numbers, or leave them out")
+
+
+def first_text(array: np.ndarray, what: str) -> str | None:
+    """Words for the first element that is neither a number nor None, and its place, counted from 1; None if there is none.
+
+    An element that no number can be read from, such as ``"red"``, comes before texts such as ``"1.5"``.
+    """
+    if array.dtype.kind in "fiubc":
+        return None
+    found = [(place, value) for place, value in np.ndenumerate(array)
+             if value is not None and not isinstance(value, (numbers.Number, np.number, np.bool_))]
+    if not found:
+        return None
+    place, value = next((element for element in found if not _is_readable(element[1])), found[0])
+    shown = repr(text_of(value, what)) if isinstance(value, str) else str(value)
+    column = f", column {place[1] + 1}" if len(place) > 1 else ""
+    return f"row {place[0] + 1}{column} of {what} is {shown}" if place else f"{what} is {shown}"
+
+
+def _is_readable(value: Any) -> bool:
+    """Whether a number can be read from `value`."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

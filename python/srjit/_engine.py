@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _core
-from ._arrays import DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, names_of, output_array
-from ._expressions import Population, parse, token_arrays
+from ._arrays import (
+    DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, text_of,
+)
+from ._expressions import Population, population_of, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
+
+# What a 64-bit count of C++ holds.
+_MOST = 2**64 - 1
 
 #: Passes over the data of a fit, at most, if nothing else is asked for.
 FIT_ITERATIONS = 50
@@ -32,7 +38,7 @@ class Dataset:
     def __init__(self, data: Any, engine: Engine, names: Sequence[str]):
         self._data = data
         self._engine = engine
-        self.names = list(names)
+        self.names = [name_of(name) for name in names]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,6 +52,7 @@ class Dataset:
 
     def rows(self, first: int, count: int) -> Dataset:
         """A data set of the rows ``first`` to ``first + count - 1``, copied where they are."""
+        first, count = _count_of(first, "first", _MOST), _count_of(count, "count", _MOST)
         return self._made(_core.rows(self._engine._engine, self._data, first, count))
 
     def sample(self, groups: int, seed: int) -> Dataset:
@@ -53,6 +60,7 @@ class Dataset:
 
         The same rows, groups and seed give the same groups on every machine and in every version.
         """
+        groups, seed = _count_of(groups, "groups", _MOST), _count_of(seed, "seed", _MOST)
         return self._made(_core.sample(self._engine._engine, self._data, groups, seed))
 
     def with_weights(self, weights: Any) -> Dataset:
@@ -89,7 +97,7 @@ class Program:
     def __init__(self, program: Any, names: Sequence[str]):
         self._program = program
         self.parameter_offsets: np.ndarray = program.parameter_offsets
-        self.names = list(names)
+        self.names = [name_of(name) for name in names]
 
     @property
     def parameter_count(self) -> int:
@@ -121,7 +129,7 @@ class Program:
             raise ValueError(f"around has several vectors of the {self.parameter_count} parameters, expected one")
         if _count_of(count, "count") == 0:
             raise ValueError("count is 0, expected at least 1")
-        drawn = _core.draw_starts(np.asarray(self.parameter_offsets, np.int64), given, count, seed)
+        drawn = _core.draw_starts(np.asarray(self.parameter_offsets, np.int64), given, count, _count_of(seed, "seed", _MOST))
         return drawn.reshape(count, self.parameter_count)
 
     def status(self) -> dict[str, Any]:
@@ -167,11 +175,15 @@ class Engine:
     """
 
     def __init__(self, device: str = "auto", precision: str = "f32", math: str = "precise", tier: str = "auto", *,
-                 threads: int = 0, cache_dir: str | None = None, device_bytes: int = 0, subtree_bytes: int = 0,
+                 threads: int = 0, cache_dir: str | os.PathLike | None = None, device_bytes: int = 0, subtree_bytes: int = 0,
                  max_nodes: int = 0, max_call_nodes: int = 0, max_seconds: float = 0):
-        self._engine = _core.Engine(device, precision, math, tier, _count_of(threads, "threads"), cache_dir, device_bytes,
-                                    subtree_bytes, _count_of(max_nodes, "max_nodes"),
-                                    _count_of(max_call_nodes, "max_call_nodes"), float(max_seconds))
+        device, precision = text_of(device, "device"), text_of(precision, "precision")
+        math, tier = text_of(math, "math"), text_of(tier, "tier")
+        cache_dir = None if cache_dir is None else os.fsdecode(cache_dir)
+        self._engine = _core.Engine(device, precision, math, tier, _count_of(threads, "threads"), cache_dir,
+                                    _count_of(device_bytes, "device_bytes", _MOST), _count_of(subtree_bytes, "subtree_bytes", _MOST),
+                                    _count_of(max_nodes, "max_nodes", _MOST),
+                                    _count_of(max_call_nodes, "max_call_nodes", _MOST), float(max_seconds))
         self._max_nodes = max_nodes
         self.precision = precision
         self.math = math
@@ -217,7 +229,7 @@ class Engine:
         """
         if names is None:
             names = names_of(X) or []
-        names = [str(name) for name in names]
+        names = [name_of(name) for name in names]
         if is_on_device(X):
             return self._adopt(X, y, weights, names)
         columns = columns_of(X)
@@ -270,14 +282,16 @@ class Engine:
         Raises:
             InvalidError: A single text that is no expression, with its place; token arrays that do not fit.
         """
-        options = (tier, passes, float(expected_evaluations), expected_rows, keep_order, deferred,
+        tier = None if tier is None else text_of(tier, "tier")
+        passes = None if passes is None else text_of(passes, "passes")
+        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred,
                    None if data is None else data._data)
         if isinstance(names, Dataset):
             names = names.names
         if _is_token_arrays(expressions):
             arrays = token_arrays(*expressions)
             return Program(_core.compile_arrays(self._engine, *arrays, prefix, *options), names)
-        population = _population_of(expressions, language, names, self._max_nodes)
+        population = population_of(expressions, language, names, self._max_nodes)
         return Program(_core.compile_tokens(self._engine, population._tokens, *options), population.names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -305,10 +319,11 @@ class Engine:
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers, loss, nan)
+            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
+                                          *_words(loss, nan))
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            result = _core.loss(self._engine, program._program, self._data_of(data, program), numbers, loss, nan)
+            result = _core.loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
         return _losses(result, vectors)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -319,11 +334,11 @@ class Engine:
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers, loss,
-                                                  nan)
+            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
+                                                  *_words(loss, nan))
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            pending = _core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, loss, nan)
+            pending = _core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
         return Pending(pending, lambda result: _losses(result, vectors))
 
     def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
@@ -374,14 +389,14 @@ class Engine:
             by: ``"parameters"`` or ``"variables"`` (all columns of the data).
         """
         numbers, vectors = _parameters_of(program, parameters)
-        result = _core.gradient(self._engine, program._program, self._data_of(data, program), numbers, loss, nan, by)
+        result = _core.gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
         return _gradients(result, vectors, program, data, by)
 
     def submit_gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
                         nan: str = "propagate", by: str = "parameters") -> Pending:
         """`gradient` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
-        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, loss, nan, by)
+        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
         return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
 
     def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
@@ -436,7 +451,7 @@ class Engine:
             step_tolerance: Converged if the next step is no longer than this share of the parameters.
         """
         numbers = _starts_of(program, starts)
-        result = _core.fit(self._engine, program._program, self._data_of(data, program), numbers, loss, nan,
+        result = _core.fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
                            _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return _fits(result)
 
@@ -445,13 +460,14 @@ class Engine:
                    step_tolerance: float = _core.STEP_TOLERANCE) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
         numbers = _starts_of(program, starts)
-        pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, loss, nan,
+        pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
                                    _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return Pending(pending, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
         """Does in advance what the first `predict` (``loss=None``) or `loss` of this kind would do."""
-        _core.prepare(self._engine, program._program, self._data_of(data, program), loss, nan)
+        _core.prepare(self._engine, program._program, self._data_of(data, program),
+                      None if loss is None else text_of(loss, "loss"), text_of(nan, "nan"))
 
     def _data_of(self, data: Any, program: Any) -> Any:
         if not isinstance(data, Dataset):
@@ -492,33 +508,16 @@ def _is_token_arrays(expressions: Any) -> bool:
             and all(hasattr(part, "__len__") for part in expressions))
 
 
-def _population_of(expressions: Any, language: str, names: Sequence[str], max_nodes: int = 0) -> Population:
-    if isinstance(expressions, Population):
-        if len(names):
-            raise ValueError("a population has names of its own, so `names` has no effect on it")
-        return expressions
-    if isinstance(expressions, str):
-        return parse(expressions, language, names, max_nodes=max_nodes)
-    if hasattr(expressions, "free_symbols"):
-        from ._sympy import from_sympy
-
-        return from_sympy(expressions, names)
-    expressions = list(expressions)
-    if all(isinstance(expression, str) for expression in expressions):
-        return parse(expressions, language, names, max_nodes=max_nodes)
-    if all(hasattr(expression, "free_symbols") for expression in expressions):
-        from ._sympy import from_sympy
-
-        return from_sympy(expressions, names)
-    raise TypeError("expressions are neither texts, SymPy expressions, a Population, nor (codes, constants, offsets)")
-
-
-def _count_of(number: Any, what: str) -> int:
+def _count_of(number: Any, what: str, most: int = 2**32 - 1) -> int:
     if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         raise TypeError(f"{what} is of type {type(number).__name__}, expected int")
-    if not 0 <= number < 2**32:
-        raise ValueError(f"{what} is {number}, expected 0 to {2**32 - 1}")
+    if not 0 <= int(number) <= most:
+        raise ValueError(f"{what} is {number}, expected 0 to {most}")
     return int(number)
+
+
+def _words(loss: Any, nan: Any) -> tuple[str, str]:
+    return text_of(loss, "loss"), text_of(nan, "nan")
 
 
 def _check_some(program: Program, failures: Any) -> None:

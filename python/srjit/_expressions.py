@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import float64_of
+from ._arrays import float64_of, name_of, text_of
 from ._results import Failure
 
 #: The code of a constant.
@@ -49,7 +49,7 @@ class Population:
 
     def __init__(self, tokens: Any, names: Sequence[str] = ()):
         self._tokens = tokens
-        self.names = list(names)
+        self.names = [name_of(name) for name in names]
 
     @classmethod
     def from_arrays(cls, codes: Any, constants: Any, offsets: Any, *, prefix: bool = False,
@@ -90,7 +90,7 @@ class Population:
         Raises:
             Error: That of an expression that is one of `failures`.
         """
-        return self._tokens.print(expression, language, self.names)
+        return self._tokens.print(expression, text_of(language, "language"), self.names)
 
     def simplified(self, math: str = "fast") -> Population:
         """The expressions in simpler form; see `simplify`."""
@@ -159,7 +159,9 @@ def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[s
         Error: A single text of more than `max_nodes` nodes.
     """
     one = isinstance(texts, str)
-    population = Population(_core.parse([texts] if one else list(texts), language, list(names), max_nodes), names)
+    plain = [text_of(text, "an expression") for text in ([texts] if one else texts)]
+    columns = [name_of(name) for name in names]
+    population = Population(_core.parse(plain, text_of(language, "language"), columns, max_nodes), columns)
     if one and population.failures:
         raise population.failures[0].error
     return population
@@ -178,6 +180,60 @@ def simplify(text: str, math: str = "fast", names: Sequence[str] = ()) -> str:
     if not isinstance(text, str):
         raise TypeError(f"text is of type {type(text).__name__}; of several expressions use Population.simplified()")
     return parse(text, names=names).simplified(math).text(0)
+
+
+def population_of(expressions: Any, language: str = "infix", names: Sequence[str] = (), max_nodes: int = 0) -> Population:
+    """Expressions of any kind that is not token arrays: texts or expressions of SymPy, one or several, or a `Population`.
+
+    Raises:
+        InvalidError: A single text that is no expression, with its place.
+        TypeError: Something else.
+    """
+    if isinstance(expressions, Population):
+        if len(names):
+            raise ValueError("a population has names of its own, so `names` has no effect on it")
+        return expressions
+    if isinstance(expressions, str):
+        return parse(expressions, language, names, max_nodes=max_nodes)
+    if not hasattr(expressions, "free_symbols"):
+        expressions = list(expressions)
+        if all(isinstance(expression, str) for expression in expressions):
+            return parse(expressions, language, names, max_nodes=max_nodes)
+        if not all(hasattr(expression, "free_symbols") for expression in expressions):
+            raise TypeError("expressions are neither texts, SymPy expressions, a Population, nor (codes, constants, offsets)")
+    from ._sympy import from_sympy
+
+    return from_sympy(expressions, names)
+
+
+def latex(expressions: Any, names: Sequence[str] | None = None) -> Any:
+    """Expressions in LaTeX's mathematical mode, as they are written: nothing is simplified, and no number changes.
+
+    ``sr-jit search --latex`` and `SymbolicRegressor.latex` write formulas the same way. The document needs the package
+    amsmath.
+    Of names of columns, one letter or a Greek letter's name is that letter, digits at the end are an index, and all else is
+    upright, with LaTeX's special characters escaped.
+
+    Args:
+        expressions: A text, an expression of SymPy, several of these, or a `Population`.
+        names: Names of the variables; by default those of the population.
+
+    Returns:
+        One text for a text or an expression of SymPy, else a list.
+
+    Raises:
+        Error: That of a text that is no expression.
+
+    >>> latex("sqrt(112/w_1) * `a%b`", names=["w_1", "a%b"])
+    '\\\\sqrt{\\\\frac{112}{w_{1}}} \\\\, \\\\text{a\\\\%b}'
+    """
+    one = isinstance(expressions, str) or hasattr(expressions, "free_symbols")
+    if isinstance(expressions, Population) and names is not None:
+        expressions = Population(expressions._tokens, names)
+        names = None
+    population = population_of(expressions, names=() if names is None else names)
+    texts = [population._tokens.latex(e, population.names) for e in range(len(population))]
+    return texts[0] if one else texts
 
 
 @lru_cache(maxsize=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of
+from ._arrays import column_of, columns_of, text_of
 from ._errors import InvalidError
 
 
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 # Options that are whole numbers, with the least of each, and positive numbers or shares.
 _COUNTS = {"generations": 1, "max_complexity": 1, "variable_complexity": 1, "constant_complexity": 1, "islands": 2,
-           "population": 2, "offspring": 1, "rows": 1, "threads": 0, "seed": 0}
+           "population": 2, "offspring": 1, "rows": 1, "threads": 0}
 _NUMBERS = ("seconds", "held_out", "tol")
 _WORDS = ("loss", "device", "precision")
 
@@ -65,10 +65,10 @@ def _checked(name: str, value: Any) -> Any:
         return whole(value, name, _COUNTS[name])
     if name in _NUMBERS:
         return _number(value, name)
-    if name in _WORDS and not isinstance(value, str):
-        raise TypeError(f"{name} is of type {type(value).__name__}, expected str")
+    if name in _WORDS:
+        return text_of(value, name)
     if name == "self_nesting":
-        return bool(value)
+        return flag(value, name)
     if name in ("operators", "nesting"):
         return ",".join(_texts(value, name))
     if name == "links":
@@ -76,13 +76,20 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-def whole(value: Any, name: str, least: int) -> int:
-    """`value`, which is to be a whole number from `least` on."""
+def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
+    """`value`, which is to be a whole number from `least` to `most`."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name} is of type {type(value).__name__}, expected int")
-    if not least <= value < 2**32:
-        raise InvalidError(f"{name} is {value}, expected {least} or more")
+    if not least <= int(value) <= most:
+        raise InvalidError(f"{name} is {value}, expected {least} to {most}")
     return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value`, which is to be a truth value, or a number such as 0 and 1."""
+    if not isinstance(value, (bool, np.bool_, int, np.integer)):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected bool")
+    return bool(value)
 
 
 def _number(value: Any, name: str) -> float:
@@ -96,12 +103,12 @@ def _number(value: Any, name: str) -> float:
 def _texts(value: Any, name: str) -> list[str]:
     """The texts of a text, of several, or of a mapping from names to complexities."""
     if isinstance(value, str):
-        return [value]
+        return [text_of(value, name)]
     if isinstance(value, Mapping):
-        return [f"{key}:{cost}" for key, cost in value.items()]
-    if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise TypeError(f"{name} is neither a text nor a list of texts")
-    return list(value)
+        return [f"{text_of(key, f'a key of {name}')}:{cost}" for key, cost in value.items()]
+    if not isinstance(value, Iterable) or isinstance(value, bytes):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected a text or a list of texts")
+    return [text_of(text, f"a part of {name}") for text in value]
 
 
 class ProgressLines:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import name_of
 from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops, parse
 from ._packages import needs
 
@@ -259,19 +260,21 @@ _TO_SYMPY: dict[str, Callable[..., Any]] = {
 
 
 def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, parameters: Sequence[Any] | None = None,
-             real: bool = True, exact: bool = True) -> Any:
+             real: bool = False, exact: bool = True) -> Any:
     """Expressions as those of SymPy.
 
-    Symbols are called by the names of columns, or ``x0, x1, ...`` and ``p0, p1, ...``. They are real, so they are others
-    than those of ``sympy.Symbol("x0")``: use the ``free_symbols`` of the result, or ``real=False``. SymPy simplifies some
-    sums and products as they are made. Operators without a function there become undefined functions of their name
+    Symbols are called by the names of columns, or ``x0, x1, ...`` and ``p0, p1, ...``, and are plain: those of
+    ``sympy.Symbol("x0")``. SymPy simplifies some sums and products as they are made, but takes no number out of a root:
+    ``sqrt(112/w)`` stays what it is. Operators without a function there become undefined functions of their name
     (``round``), protected ones ``Piecewise``.
 
     Args:
         expressions: A text, several, or a `Population`.
         names: Names of the variables; by default those of the population.
         parameters: Values in place of the parameters: one array per expression.
-        real: Whether symbols are real. If not, SymPy simplifies less.
+        real: Whether symbols are real: ``sympy.Symbol("x0", real=True)``, which SymPy takes for another symbol than
+            ``Symbol("x0")``. It then simplifies more, ``sqrt(x0**2)`` to ``Abs(x0)`` for example, and derivatives of ``Abs``
+            have no real and imaginary parts.
         exact: Whether numbers that are integers become SymPy's integers rather than floats.
 
     Returns:
@@ -284,10 +287,10 @@ def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, parameters
     """
     one = isinstance(expressions, str)
     if not isinstance(expressions, Population):
-        expressions = parse(expressions, names=names or ())
+        expressions = parse(expressions, names=() if names is None else names)
     if expressions.failures:
         raise expressions.failures[0].error
-    names = expressions.names if names is None else list(names)
+    names = expressions.names if names is None else [name_of(name) for name in names]
     codes, constants, offsets = expressions.codes.tolist(), expressions.constants.tolist(), expressions.offsets
     values = parameters if parameters is not None else [None] * len(expressions)
     results = [_expression_of(codes[begin:end], constants[begin:end], _Symbols(names, of_expression, real), exact)
@@ -322,7 +325,7 @@ def _expression_of(codes: list[int], constants: list[float], symbols: _Symbols, 
             operands = stack[-op.arity:]
             del stack[-op.arity:]
             try:
-                stack.append(_TO_SYMPY.get(op.name, sympy.Function(op.name))(*operands))
+                stack.append(_applied(_TO_SYMPY.get(op.name, sympy.Function(op.name)), operands))
             except TypeError as problem:  # of a comparison
                 raise ValueError(f"a part of the expression has no real value: {problem}") from None
         elif code == CONSTANT:
@@ -334,6 +337,27 @@ def _expression_of(codes: list[int], constants: list[float], symbols: _Symbols, 
     return stack[0]
 
 
+def _applied(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """A function of operands. Where SymPy would take a number out of a root, as 112/w is 4 sqrt(7) sqrt(1/w), the root stays."""
+    made = function(*operands)
+    if _roots_of_numbers(made) <= set().union(*map(_roots_of_numbers, operands)):
+        return made
+    with sympy.evaluate(False):
+        return function(*operands)
+
+
+def _roots_of_numbers(e: Any) -> set[Any]:
+    """The roots of numbers among the terms and factors of `e`."""
+    roots, parts = set(), [e]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, (sympy.Add, sympy.Mul)):
+            parts += part.args
+        elif isinstance(part, sympy.Pow) and part.base.is_Rational and part.exp.is_Rational:
+            roots.add(part)
+    return roots
+
+
 def _number_of(number: float, exact: bool) -> Any:
     if np.isnan(number):
         return sympy.nan
@@ -342,12 +366,6 @@ def _number_of(number: float, exact: bool) -> Any:
     if exact and number == int(number) and abs(number) < 2**53:
         return sympy.Integer(int(number))
     return sympy.Float(number)
-
-
-def latex(expressions: Any, names: Sequence[str] | None = None) -> Any:
-    """Expressions as LaTeX: one text, or a list; as of `to_sympy`."""
-    made = to_sympy(expressions, names)
-    return [sympy.latex(expression) for expression in made] if isinstance(made, list) else sympy.latex(made)
 
 
 def symbols_of(expressions: Iterable[Any]) -> list[Any]:

@@ -25,6 +25,7 @@ from . import _core, _engine
 from ._arrays import column_of, columns_of, is_on_device, names_of
 from ._engine import FIT_ITERATIONS
 from ._errors import Error, InvalidError
+from ._expressions import population_of
 from ._ranks import MPI, Channel, Pause, device_of, threads_of
 from ._results import Failure, Fits, Gradients, Losses, Pending
 from ._shares import (
@@ -221,7 +222,7 @@ class Engine:
         if _engine._is_token_arrays(expressions):
             arrays = checked(expressions, prefix)
         else:
-            population = _engine._population_of(expressions, language, names)
+            population = population_of(expressions, language, names)
             names, unread, prefix = population.names, population.failures, False
             arrays = population.codes, population.constants, population.offsets
         command = {"prefix": prefix, "names": list(names), "number": self._number(),

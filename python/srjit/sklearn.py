@@ -3,6 +3,7 @@ expressions."""
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -10,18 +11,57 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import column_of, first_text, name_of
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
-from ._search import Formula, options_of, run_search, whole
+from ._search import Formula, flag, options_of, run_search, whole
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+
+def _checked(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """`validate_data` as float64, with names of columns that are any kind of str, and errors that name a text and its place."""
+    names = list(getattr(X, "columns", ()))
+    if hasattr(X, "set_axis") and all(isinstance(name, str) for name in names):
+        X = X.set_axis([name_of(name) for name in names], axis=1)  # scikit-learn ignores names of np.str_ and StrEnum
+    try:
+        return validate_data(estimator, X, *y, dtype=np.float64, **options)
+    except (TypeError, ValueError) as problem:
+        found = _text_in(X) or (first_text(np.asarray(y[0], dtype=object), "y") if y else None)
+        if found is None:
+            raise
+        kind = TypeError if isinstance(problem, TypeError) else ValueError
+        raise kind(f"{found}, which is no number: encode such values as numbers, or leave them out ({problem})") from None
+
+
+def _text_in(X: Any) -> str | None:
+    """Words for the first element of a matrix or data frame that is no number, and its place; None if there is none."""
+    if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2:
+        for c, name in enumerate(X.columns):
+            try:
+                column_of(X.iloc[:, c], f"column {name_of(name)!r} of X")
+            except TypeError:
+                return first_text(np.asarray(X.iloc[:, c]), f"column {name_of(name)!r} of X")
+        return None
+    matrix = np.asarray(X, dtype=object)
+    return first_text(matrix, "X") if matrix.ndim == 2 else None
+
+
+def _seed_of(random_state: Any) -> int:
+    """The seed of a whole number, or one drawn from what scikit-learn takes for a source of random numbers."""
+    if isinstance(random_state, (int, np.integer)):
+        return whole(random_state, "random_state", 0, 2**64 - 1)
+    try:
+        return int(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise InvalidError(f"random_state is {random_state!r}, expected a whole number, a RandomState or None") from None
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
@@ -41,7 +81,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             wins. None: 1 for each, and nine starts drawn from a standard normal distribution.
         loss: What is minimised: as of `srjit.Engine.fit`.
         iterations: Passes over the data, at most.
-        random_state: Seed of the starts that are drawn.
+        random_state: Seed of the starts that are drawn, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device, precision: As of `srjit.Engine`.
 
     Attributes:
@@ -53,7 +93,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """
 
     def __init__(self, expression: Any = "p0 + p1*x0", *, start: Any = None, loss: str = "mse", iterations: int = 100,
-                 random_state: int | None = 0, device: str = "auto", precision: str = "f64"):
+                 random_state: Any = 0, device: str = "auto", precision: str = "f64"):
         self.expression = expression
         self.start = start
         self.loss = loss
@@ -70,7 +110,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             y: Shape (rows,).
             sample_weight: Shape (rows,).
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = _checked(self, X, y, y_numeric=True)
         engine = self._engine()
         self._population = self._read(engine)
         program = engine.compile(self._population, deferred=True)
@@ -90,7 +130,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, shape (rows,)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = _checked(self, X, reset=False)
         engine = self._engine()
         program = engine.compile(self._population, expected_rows=X.shape[0])
         return engine.predict(program, engine.upload(X), self.parameters_)[0].astype(np.float64)
@@ -101,12 +141,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def sympy(self) -> Any:
-        """The fitted expression of SymPy."""
+    def sympy(self, *, real: bool = False) -> Any:
+        """The fitted expression of SymPy; its symbols are plain, or real, as of `srjit.to_sympy`."""
         from ._sympy import to_sympy
 
         check_is_fitted(self)
-        return to_sympy(self._population, parameters=[self.parameters_])[0]
+        return to_sympy(self._population, parameters=[self.parameters_], real=real)[0]
 
     def _engine(self) -> Engine:
         return default_engine(self.device, self.precision)
@@ -123,7 +163,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     def _starts(self, count: int) -> np.ndarray:
         if self.start is None:
-            drawn = np.random.default_rng(self.random_state).normal(size=(9, count))
+            drawn = np.random.default_rng(_seed_of(self.random_state)).normal(size=(9, count))
             return np.concatenate([np.ones((1, count)), drawn])
         starts = np.asarray(self.start, dtype=np.float64)
         if starts.shape[-1:] != (count,):
@@ -171,14 +211,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
         choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
             held out, if there are some) is within a few per cent of the least; ``"loss"`` that with the least loss; a
-            number the one with the least loss of this complexity or less.
-        random_state: Seed of the search.
+            number the one with the least loss of this complexity or less, or the simplest if there is none.
+        random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
         precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
         threads: Threads of the host; 0: all that the process may use.
         checkpoint: A file that the search is written to every few seconds and at its end. If it exists, the search goes on
             from there, and `seconds` and `generations` count from its beginning. Data and parameters must be those of the
-            file, but for these two.
+            file, but for these two. In a folder (an existing one), each search of other data or parameters has a file of its
+            own: give one to cross-validation and grid searches, which search many data sets. With a file, such copies of
+            the estimator (``sklearn.base.clone``) are refused.
         verbose: Whether lines on the standard error tell of the formula that would be chosen so far.
 
     Attributes:
@@ -227,29 +269,26 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """Searches for formulas.
 
         Args:
-            X: Shape (rows, columns). Formulas have the names of a data frame's columns.
-            y: Shape (rows,).
+            X: Shape (rows, columns): numbers; booleans are 0 and 1. Formulas have the names of a data frame's columns.
+            y: Shape (rows,): numbers or booleans.
             sample_weight: Shape (rows,).
 
         Raises:
             ValueError, TypeError: A parameter or data that do not fit, such as NaN in `X` or `y`; data for which no formula
-                has a finite loss; a checkpoint of another search.
+                has a finite loss; a checkpoint of another search. All parameters are checked before the search begins.
             Error: A checkpoint that cannot be read or written; a device that is not there.
         """
         begun = time.monotonic()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
+        X, y = _checked(self, X, y, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
         self._check_finite(X)
+        y = column_of(y, "y")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if isinstance(self.choose, str) and self.choose not in ("balance", "loss"):
-            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
+        self._check_choice()
         options = self._options(y)
         options.begun = begun
-        found = run_search(X, y, weights, self._names(), options, self.checkpoint, self.verbose)
+        found = run_search(X, y, weights, self._names(), options, self.checkpoint, flag(self.verbose, "verbose"))
         self.front_ = found.front
-        if self.choose == "balance":
-            self.chosen_ = found.front[found.chosen]
-        else:
-            self.chosen_ = found.front[-1] if self.choose == "loss" else self._best(self.choose)
+        self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
         self.n_iter_ = found.generations
         self.seconds_ = found.seconds
@@ -270,16 +309,20 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             complexity: Predict with the best formula of at most this complexity instead of the chosen one.
         """
         formula = self._formula(complexity)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = _checked(self, X, reset=False)
         engine = default_engine(self.device, "f64")
         program = engine.compile(parse(formula.expression, names=self._names()), expected_rows=X.shape[0])
         return engine.predict(program, engine.upload(X))[0]
 
-    def sympy(self, complexity: int | None = None) -> Any:
-        """The chosen formula, or the best one of at most this complexity, as an expression of SymPy."""
+    def sympy(self, complexity: int | None = None, *, real: bool = False) -> Any:
+        """The chosen formula, or the best one of at most this complexity, as an expression of SymPy.
+
+        Args:
+            real: Whether its symbols are real, as of `srjit.to_sympy`.
+        """
         from ._sympy import to_sympy
 
-        return to_sympy(self._formula(complexity).expression, self._names())
+        return to_sympy(self._formula(complexity).expression, self._names(), real=real)
 
     def latex(self, complexity: int | None = None) -> str:
         """The chosen formula, or the best one of at most this complexity, in LaTeX's mathematical mode."""
@@ -291,6 +334,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         tags.regressor_tags.poor_score = True
         tags.non_deterministic = self.generations is None
         return tags
+
+    def __sklearn_clone__(self) -> Any:
+        if self.checkpoint is not None and not os.path.isdir(self.checkpoint):
+            raise InvalidError(f"the checkpoint {os.fspath(self.checkpoint)!r} is a file, which one search writes, but a copy of "
+                               "the estimator, as cross-validation makes them, may search other data: give an existing "
+                               "folder, where each search has its own file")
+        return super().__sklearn_clone__()
 
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", ()))
@@ -305,12 +355,26 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0]}, column "
                            f"{names[column]!r}; leave these rows out, or impute the values")
 
+    def _check_choice(self) -> None:
+        if not isinstance(self.choose, str):
+            whole(self.choose, "choose", 1)
+        elif self.choose not in ("balance", "loss"):
+            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
+
+    def _choice(self, found: Any) -> Formula:
+        if self.choose == "balance":
+            return found.front[found.chosen]
+        if self.choose == "loss":
+            return found.front[-1]
+        if self.choose < found.front[0].complexity:
+            warnings.warn(f"choose is {self.choose}, but the simplest formula has a complexity of "
+                          f"{found.front[0].complexity}: it predicts", RuntimeWarning, stacklevel=3)
+            return found.front[0]
+        return self._best(self.choose)
+
     def _options(self, y: np.ndarray) -> Any:
         if self.random_state is None and self.checkpoint is not None:
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer)):
-            seed = check_random_state(seed).randint(2**31)
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
         return options_of(
@@ -318,8 +382,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             variable_complexity=self.variable_complexity, constant_complexity=self.constant_complexity,
             nesting=self.nesting, self_nesting=self.self_nesting, links=self.links, loss=loss,
             generations=self.generations, tol=self.tol, held_out=self.held_out, islands=self.islands,
-            population=self.population, offspring=self.offspring, rows=self.rows, seed=seed, device=self.device,
-            precision=self.precision, threads=self.threads)
+            population=self.population, offspring=self.offspring, rows=self.rows, seed=_seed_of(self.random_state),
+            device=self.device, precision=self.precision, threads=self.threads)
 
     def _formula(self, complexity: int | None) -> Formula:
         check_is_fitted(self)

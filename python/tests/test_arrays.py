@@ -1,6 +1,7 @@
 """Data as callers have it."""
 
 import contextlib
+import enum
 import sys
 import types
 
@@ -76,8 +77,52 @@ def test_data_frames_bring_names(engine, rows):
     mixed = pd.DataFrame({"a": np.arange(3, dtype=np.int32), "b": np.ones(3, np.float32)})
     assert engine.upload(mixed).names == ["a", "b"]
     assert engine.upload(frame, names=["u", "v"]).names == ["u", "v"]
-    with pytest.raises(TypeError, match="column 0 of X"):
+    with pytest.raises(TypeError, match="row 2 of column 'net weight' of X is 'heavy', which is no number: encode"):
+        engine.upload(pd.DataFrame({"mass": [1.0, 2.0], "net weight": [3.0, "heavy"]}))
+    with pytest.raises(TypeError, match="row 1 of column 'a' of X is 'x'"):
         engine.upload(pd.DataFrame({"a": ["x", "y"]}))
+
+
+def test_texts_are_refused_with_their_place(engine):
+    with pytest.raises(TypeError, match="row 2, column 1 of X is 'b', which is no number"):
+        engine.upload(np.array([[1.5, 2], ["b", 3]], dtype=object))
+    with pytest.raises(TypeError, match="row 1, column 1 of X is 'a'"):
+        engine.upload(["a", "b"])
+    with pytest.raises(TypeError, match="row 3 of y is 'seven'"):
+        engine.upload(np.ones(3), np.array([1, 2, "seven"], dtype=object))
+
+
+def test_names_may_be_any_kind_of_text(engine):
+    class Column(str, enum.Enum):
+        MASS = "mass"
+
+    frame = pd.DataFrame(np.ones((2, 2)), columns=pd.Index([Column.MASS, np.str_("net weight")], dtype=object))
+    data = engine.upload(frame, [1.0, 2.0])
+    assert data.names == ["mass", "net weight"] and {type(name) for name in data.names} == {str}
+    assert engine.upload(np.ones((2, 1)), names=np.array(["mass"])).names == ["mass"]
+    assert engine.upload(np.ones((2, 1)), names=[Column.MASS]).names == ["mass"]
+    program = engine.compile("mass + `net weight`", names=frame.columns)
+    assert program.names == ["mass", "net weight"]
+    assert engine.loss(program, data, loss=np.str_("mse"), nan=np.str_("skip")).values[0] == 0.5
+
+
+def test_arguments_of_another_type_are_named(engine):
+    data = engine.upload(np.ones((2, 1)), np.ones(2))
+    program = engine.compile("x0")
+    for call, message in ((lambda: engine.loss(program, data, loss=3), "loss is of type int, expected str"),
+                          (lambda: engine.loss(program, data, nan=None), "nan is of type NoneType, expected str"),
+                          (lambda: engine.fit(program, data, loss=b"mse"), "loss is of type bytes"),
+                          (lambda: engine.compile("x0", tier=1), "tier is of type int"),
+                          (lambda: engine.compile("x0", language=2), "language is of type int"),
+                          (lambda: engine.compile("x0", expected_rows=1.5), "expected_rows is of type float"),
+                          (lambda: data.sample(1, -1), "seed is -1, expected 0 to 18446744073709551615"),
+                          (lambda: data.rows("a", 1), "first is of type str"),
+                          (lambda: program.draw_starts(2, seed=2**64), "seed is 18446744073709551616"),
+                          (lambda: srjit.Engine(3), "device is of type int"),
+                          (lambda: srjit.Engine("cpu", device_bytes=-1), "device_bytes is -1"),
+                          (lambda: srjit.parse(["x0", 3]), "an expression is of type int, expected str")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
 
 
 def test_missing_values_of_frames_are_nan(engine):

@@ -52,6 +52,32 @@ def test_simplify():
     assert list(srjit.parse(["x0 + x0", "1 + 2"]).simplified())[1] == "3"
 
 
+LATEX = {
+    "`a%b` * `c$d` + _": r"\text{a\%b} \, \text{c\$d} + \mathrm{\_}",
+    "net_mass / 2": r"\frac{\mathrm{net\_mass}}{2}",
+    "1.7*sqrt(112/w)": r"1.7 \, \sqrt{\frac{112}{w}}",
+    "`{x}^2 #&~\\\\`": r"\text{\{x\}\textasciicircum{}2 \#\&\textasciitilde{}\textbackslash{}}",
+}
+LATEX_NAMES = ["a%b", "c$d", "_", "net_mass", "w", "{x}^2 #&~\\"]
+
+
+@pytest.mark.parametrize("text", LATEX)
+def test_latex_is_what_is_written_with_names_escaped(text):
+    assert srjit.latex(text, names=LATEX_NAMES) == LATEX[text]
+    population = srjit.parse([text, "w"], names=LATEX_NAMES)
+    assert srjit.latex(population) == [LATEX[text], "w"]
+    assert srjit.latex([text, "w"], LATEX_NAMES) == [LATEX[text], "w"]
+
+
+def test_latex_takes_other_names_and_refuses_what_is_no_expression():
+    assert srjit.latex(srjit.parse("a + b", names=["a", "b"]), names=["alpha", "mass"]) == [r"\alpha + \mathrm{mass}"]
+    assert srjit.latex("x0/2 + p1") == r"\frac{x_{0}}{2} + p_{1}"
+    with pytest.raises(srjit.InvalidError):
+        srjit.latex(["x0", "x0 +"])
+    with pytest.raises(TypeError):
+        srjit.latex(3)
+
+
 def test_simplify_takes_one_text():
     with pytest.raises(TypeError, match="list"):
         srjit.simplify(["x0", "x1"])

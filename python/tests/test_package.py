@@ -42,7 +42,7 @@ def test_importing_needs_no_gpu_and_no_other_package():
     ("import srjit.gplearn", "joblib", "gplearn"), ("import srjit.mpi", "mpi4py", "mpi4py"),
     ("import srjit.operon", "pyoperon", "pyoperon"), ("import srjit.pysr", "sympy", "sympy"),
     ("import srjit.sklearn", "sklearn", "scikit-learn"), ("import srjit.torch", "torch", "torch"),
-    ("srjit.SymbolicRegressor", "sklearn", "scikit-learn"), ("srjit.latex", "sympy", "sympy"),
+    ("srjit.SymbolicRegressor", "sklearn", "scikit-learn"), ("srjit.to_sympy", "sympy", "sympy"),
 ])
 def test_messages_say_what_to_install(what, module, package):
     code = textwrap.dedent(f"""
@@ -81,6 +81,12 @@ def test_libraries_that_pip_installs_are_found(tmp_path):
                             env=environment, timeout=60)
     found = next(finding for finding in json.loads(doctor.stdout) if finding["name"] == "nvJitLink")
     assert found["found"] or str(library) in found["what"]  # one that can be loaded may be installed elsewhere
+
+
+def test_only_public_names_are_shown():
+    shown = set(dir(srjit))
+    assert shown == {*srjit.__all__, "SymbolicRegressor", *srjit._MODULES}
+    assert not shown & {"TYPE_CHECKING", "Any", "annotations"}
 
 
 def test_adapters_are_attributes():

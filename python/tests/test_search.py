@@ -1,5 +1,6 @@
 """The search for formulas as an estimator of scikit-learn."""
 
+import enum
 import json
 import os
 import pickle
@@ -88,6 +89,8 @@ def test_equal_seeds_give_equal_formulas(noisy):
     fronts = [small(generations=4, random_state=seed, threads=threads).fit(*noisy).front_
               for seed, threads in ((3, 1), (3, 2), (4, 1))]
     assert repr(fronts[0]) == repr(fronts[1]) and repr(fronts[0]) != repr(fronts[2])
+    fronts = [small(random_state=seed).fit(*noisy).front_ for seed in (2**40, np.uint64(2**40), 2**64 - 1)]
+    assert repr(fronts[0]) == repr(fronts[1]) != repr(fronts[2])
     generator = np.random.RandomState(5)
     assert small(random_state=generator).fit(*noisy).n_iter_ == 2
     assert small(random_state=None).fit(*noisy).n_iter_ == 2
@@ -212,18 +215,26 @@ def test_progress(planets, capfd):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"operators": "add,foo"}, "unknown operator 'foo'"), ({"operators": []}, "no operators"), ({"operators": 3}, "operators"),
+    ({"operators": "add,foo"}, "unknown operator 'foo'"), ({"operators": []}, "no operator is named"), ({"operators": ""}, "no operator is named"), ({"operators": 3}, "operators"),
     ({"nesting": "sin"}, "OUTER:INNER:MOST"), ({"links": ["root"]}, "unknown link 'root'"),
     ({"max_complexity": 1}, "largest complexity"), ({"max_complexity": 2.5}, "max_complexity is of type float"),
     ({"loss": "r2"}, "cannot minimise r2"), ({"loss": "foo"}, "'foo' is none of"), ({"loss": 1}, "loss is of type int"),
     ({"held_out": 0.95}, "held out"), ({"held_out": "some"}, "held_out"), ({"seconds": 0}, "seconds is 0"),
     ({"seconds": float("nan")}, "seconds is nan"), ({"generations": 0}, "generations is 0"), ({"islands": 1}, "islands is 1"),
-    ({"precision": "f16"}, "precision is 'f16'"), ({"choose": "best"}, "choose is 'best'"), ({"choose": 0}, "complexity is 0"),
-    ({"random_state": -1}, "seed is -1"), ({"random_state": None, "checkpoint": "file"}, "random_state is None"),
+    ({"precision": "f16"}, "precision is 'f16'"), ({"choose": "best"}, "choose is 'best'"), ({"choose": 0}, "choose is 0, expected 1 to"),
+    ({"random_state": -1}, "random_state is -1, expected 0 to 18446744073709551615"),
+    ({"random_state": 2**64}, "random_state is 18446744073709551616"), ({"random_state": 1.5}, "random_state is 1.5, expected a whole number, a RandomState or None"),
+    ({"random_state": True}, "random_state is of type bool"), ({"self_nesting": "no"}, "self_nesting is of type str"),
+    ({"verbose": "no"}, "verbose is of type str"), ({"choose": 1.5}, "choose is of type float"),
+    ({"operators": {3: 1}}, "a key of operators is of type int"), ({"links": [3]}, "a part of links is of type int"),
+    ({"rows": 2**32}, "rows is 4294967296, expected 1 to 4294967295"), ({"random_state": None, "checkpoint": "file"}, "random_state is None"),
 ])
-def test_bad_parameters(planets, options, message):
+def test_bad_parameters_are_refused_before_the_search(planets, options, message):
+    limits = {"generations": None, "seconds": 60} if "generations" not in options and "seconds" not in options else {}
+    begin = time.monotonic()
     with pytest.raises((ValueError, TypeError), match=message):
-        small(**options).fit(*planets)
+        small(**{**limits, **options}).fit(*planets)
+    assert time.monotonic() - begin < 30
 
 
 def test_bad_devices_and_checkpoints(planets, tmp_path):
@@ -245,10 +256,100 @@ def test_a_search_goes_on_from_its_checkpoint(noisy, tmp_path):
     second = small(generations=6, checkpoint=str(path)).fit(*noisy)
     assert (first.n_iter_, second.n_iter_) == (3, 6)
     assert second.candidates_ == whole.candidates_ and second.seconds_ > first.seconds_
-    with pytest.raises(ValueError, match=f"{path}: .*other data or options"):
+    with pytest.raises(ValueError, match=f"{path}: .*other data or options; give another file, or a folder"):
         small(checkpoint=path, max_complexity=20).fit(*noisy)
     with pytest.raises(ValueError, match="other data or options"):
         small(checkpoint=path).fit(noisy[0], noisy[1] + 1)
+
+
+def test_copies_of_an_estimator_have_checkpoints_in_a_folder(noisy, tmp_path):
+    from sklearn.model_selection import cross_val_score
+
+    X, y = noisy
+    # Each fold searches other rows, so the file of the first would be refused by the others, whose scores would be NaN.
+    with pytest.raises(ValueError, match="'search.json' is a file, which one search writes, .*: give an existing folder"):
+        cross_val_score(small(checkpoint="search.json"), X, y, cv=3)
+    folder = tmp_path / "searches"
+    folder.mkdir()
+    scores = cross_val_score(small(checkpoint=folder), X, y, cv=3)
+    assert np.isfinite(scores).all() and len(os.listdir(folder)) == 3
+    np.testing.assert_array_equal(cross_val_score(small(checkpoint=str(folder)), X, y, cv=3), scores)
+    assert len(os.listdir(folder)) == 3
+    grown = small(checkpoint=folder, generations=4).fit(X, y)
+    assert grown.n_iter_ == 4 and len(os.listdir(folder)) == 4
+    assert small(checkpoint=folder, generations=6).fit(X, y).candidates_ > grown.candidates_
+    assert len(os.listdir(folder)) == 4
+
+
+@pytest.mark.parametrize("checkpoint, message", [("/dev/full", "not a device"), ("", "cannot write ''")])
+def test_checkpoints_that_cannot_be(noisy, checkpoint, message):
+    with pytest.raises(srjit.Error, match=message):
+        small(checkpoint=checkpoint).fit(*noisy)
+
+
+def test_a_checkpoint_that_is_no_json_is_refused_with_its_place(noisy, tmp_path):
+    path = tmp_path / "search"
+    path.write_text('{"format"')
+    with pytest.raises(ValueError, match=f"{path}:1:10: .*: malformed JSON: expected ':' before the end of the text"):
+        small(checkpoint=path).fit(*noisy)
+
+
+def test_booleans_are_numbers(noisy):
+    X = noisy[0] > 0
+    both = X[:, 0] & X[:, 1]
+    model = small(generations=20).fit(X, both)
+    np.testing.assert_allclose(model.predict(X), both, atol=1e-9)
+    assert model.score(X, both) == pytest.approx(1)
+
+
+def test_texts_are_refused_with_column_and_row(noisy):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"size": noisy[0][:, 0], "colour": [*noisy[0][:50, 1], "red", *noisy[0][51:, 1]]})
+    message = "row 51 of column 'colour' of X is 'red', which is no number: encode such values as numbers"
+    with pytest.raises(ValueError, match=message):
+        small().fit(frame, noisy[1])
+    with pytest.raises(ValueError, match="row 1, column 2 of X is 'a'"):
+        small().fit(np.array([[1, "a"], [2, "b"]], dtype=object), [1.0, 2.0])
+    model = small().fit(frame.assign(colour=1.0), noisy[1])
+    with pytest.raises(ValueError, match=message):
+        model.predict(frame)
+    with pytest.raises((TypeError, ValueError), match="row 1 of y is 'a'"):
+        small().fit(noisy[0], np.array(["a"] * 60))
+    with pytest.raises(ValueError, match="row 2 of y is 'a'"):
+        small().fit(noisy[0], np.array([1, "a"] * 30, dtype=object))
+    with pytest.raises(TypeError, match="row 1 of column 'colour' of X is 1970-01-01"):
+        small().fit(frame.assign(colour=pd.Timestamp(0)), noisy[1])
+
+
+def test_names_may_be_any_kind_of_text(planets):
+    pd = pytest.importorskip("pandas")
+
+    class Kind(str, enum.Enum):
+        AXIS = "axis"
+        LOSS = "nmse"
+        ADD = "add"
+
+    names = pd.Index([Kind.AXIS, np.str_("mass of the sun")], dtype=object)
+    frame = pd.DataFrame(planets[0], columns=names)
+    model = small(generations=4, loss=Kind.LOSS, operators=np.array(["add", "mul"]), choose=np.str_("loss")).fit(frame, planets[1])
+    assert model.feature_names_in_.tolist() == ["axis", "mass of the sun"] and "axis" in model.expression_
+    assert model.predict(frame).shape == (12,)
+    small(operators={Kind.ADD: 1, np.str_("mul"): 2}).fit(frame, planets[1])
+
+
+def test_a_complexity_below_all_formulas_loses_no_result(noisy):
+    with pytest.warns(RuntimeWarning, match="choose is 2, but the simplest formula has a complexity of 5"):
+        model = small(constant_complexity=5, variable_complexity=5, max_complexity=40, choose=2).fit(*noisy)
+    assert model.chosen_ == model.front_[0]
+
+
+def test_symbols_are_plain_unless_real_ones_are_asked_for(planets):
+    sympy = pytest.importorskip("sympy")
+    model = SymbolicRegressor(seconds=30, device=DEVICE).fit(*planets)
+    x0 = sympy.Symbol("x0")
+    assert float(sympy.diff(model.sympy(), x0).subs(x0, 4)) == pytest.approx(3)
+    assert model.sympy(real=True).free_symbols == {sympy.Symbol("x0", real=True)}
+    assert model.latex() == srjit.latex(model.expression_)
 
 
 def start(code, tmp_path):

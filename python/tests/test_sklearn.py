@@ -39,8 +39,9 @@ def test_names_of_columns_and_sympy(decay):
     pd, sympy = pytest.importorskip("pandas"), pytest.importorskip("sympy")
     frame = pd.DataFrame({"time": decay[0][:, 0]})
     model = ExpressionRegressor("p0*exp(-p1*time) + p2", device=DEVICE).fit(frame, decay[1])
-    time = sympy.Symbol("time", real=True)
+    time = sympy.Symbol("time")
     assert model.sympy().free_symbols == {time}
+    assert model.sympy(real=True).free_symbols == {sympy.Symbol("time", real=True)}
     assert float(model.sympy().subs(time, 0)) == pytest.approx(3)
     p, t = sympy.symbols("p0 time")
     assert ExpressionRegressor(p * t, device=DEVICE).fit(frame, 3 * frame["time"]).parameters_ == pytest.approx([3])
@@ -72,6 +73,25 @@ def test_bad_input(decay):
         ExpressionRegressor(["p0*x0", "x0"], device=DEVICE).fit(X, y)
     with pytest.raises(ValueError, match="start has the shape"):
         ExpressionRegressor("p0*x0", start=[1.0, 2.0], device=DEVICE).fit(X, y)
+
+
+def test_random_states_and_booleans(decay):
+    X, y = decay
+    for state in (2**40, np.uint64(2**64 - 1), np.random.RandomState(1), None):
+        model = ExpressionRegressor("p0*exp(-p1*x0) + p2", device=DEVICE, random_state=state).fit(X, y)
+        np.testing.assert_allclose(model.parameters_, [2, 0.5, 1], rtol=1e-6)
+    with pytest.raises(ValueError, match="random_state is -1, expected 0 to 18446744073709551615"):
+        ExpressionRegressor("p0*x0", device=DEVICE, random_state=-1).fit(X, y)
+    truth = X[:, 0] > 1
+    model = ExpressionRegressor("p0*x0 + p1", device=DEVICE).fit(truth.reshape(-1, 1), truth)
+    np.testing.assert_allclose(model.parameters_, [1, 0], atol=1e-12)
+
+
+def test_texts_are_refused_with_column_and_row(decay):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"time": decay[0][:, 0], "place": ["here"] * 200})
+    with pytest.raises(ValueError, match="row 1 of column 'place' of X is 'here', which is no number"):
+        ExpressionRegressor("p0*time", device=DEVICE).fit(frame, decay[1])
 
 
 def test_scores_of_many_expressions(decay, engine):

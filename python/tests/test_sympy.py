@@ -5,7 +5,7 @@ import pytest
 import srjit
 
 sympy = pytest.importorskip("sympy")
-x0, x1, p0 = sympy.symbols("x0 x1 p0", real=True)
+x0, x1, p0 = sympy.symbols("x0 x1 p0")
 
 VALUES = {
     "sums": (x0 + x1 - 3, "x0 + x1 - 3"),
@@ -96,20 +96,44 @@ def test_names(engine):
     mass, speed = sympy.symbols("mass speed")
     population = srjit.from_sympy([mass * speed, speed**2], names=["mass", "speed"])
     assert list(population) == ["mass * speed", "square(speed)"]
-    assert srjit.to_sympy(population)[1].free_symbols == {sympy.Symbol("speed", real=True)}
-    assert srjit.latex("mass/2", names=["mass"]) == r"\frac{mass}{2}"
+    assert srjit.to_sympy(population)[1].free_symbols == {sympy.Symbol("speed")}
+    assert srjit.to_sympy("mass/2", names=np.array(["mass"])) == mass / 2
+    assert srjit.latex(mass / speed, names=["mass", "speed"]) == r"\frac{\mathrm{mass}}{\mathrm{speed}}"
+    assert srjit.latex([mass, speed], names=["mass", "speed"]) == [r"\mathrm{mass}", r"\mathrm{speed}"]
 
 
 def test_a_column_that_is_called_like_a_parameter():
     population = srjit.parse("p[0]*p0", names=["p0"])
     with pytest.raises(ValueError, match="p0 is a column"):
         srjit.to_sympy(population)
-    assert srjit.to_sympy(population, parameters=[[3.0]])[0] == 3.0 * sympy.Symbol("p0", real=True)
+    assert srjit.to_sympy(population, parameters=[[3.0]])[0] == 3.0 * sympy.Symbol("p0")
 
 
-def test_symbols_may_be_those_of_others():
-    x = sympy.Symbol("x0")
-    assert sympy.diff(srjit.to_sympy("x0^2", real=False), x) == 2 * x
+def test_symbols_are_plain_unless_real_ones_are_asked_for():
+    assert sympy.diff(srjit.to_sympy("x0^2 + p0"), x0) == 2 * x0
+    real = sympy.Symbol("x0", real=True)
+    assert srjit.to_sympy("sqrt(x0^2)", real=True) == sympy.Abs(real)
+    assert sympy.diff(srjit.to_sympy("abs(x0)", real=True), real) == sympy.sign(real)
+    assert sympy.diff(srjit.to_sympy("x0^2", real=True), x0) == 0
+
+
+@pytest.mark.parametrize("text, written", [
+    ("1.7*sqrt(112/w)", "1.7*sqrt(112/w)"), ("sqrt(112/w)", "sqrt(112/w)"), ("1/(2*sqrt(112/w))", "1/(2*sqrt(112/w))"),
+    ("sqrt(8)*w", "sqrt(8)*w"), ("-3*cbrt(54*w)", "-3*Abs(54*w)**(1/3)*sign(54*w)"), ("psqrt(12*w)", "sqrt(Abs(12*w))"),
+    ("2*(sqrt(12*w) + 1)", "2*(sqrt(12*w) + 1)"), ("square(sqrt(112*w))", "112*w"), ("sqrt(2)*w", "sqrt(2)*w"),
+    ("sqrt(4*w)", "2*sqrt(w)"), ("w*sqrt(3)*2", "2*sqrt(3)*w"),
+])
+def test_no_number_leaves_a_root(engine, text, written):
+    made = srjit.to_sympy(text, names=["w"])
+    assert str(made) == written
+    rows = engine.upload(np.linspace(0.5, 4, 20))
+    np.testing.assert_allclose(values(engine, rows, srjit.from_sympy(made, ["w"])),
+                               values(engine, rows, srjit.parse(text, names=["w"])), rtol=1e-14)
+    w = sympy.Symbol("w", positive=True)
+    slope = sympy.diff(made.subs(sympy.Symbol("w"), w), w)
+    step = 1e-6
+    difference = values(engine, engine.upload([2 + step, 2 - step]), srjit.parse(text, names=["w"]))[0]
+    assert float(slope.subs(w, 2)) == pytest.approx((difference[0] - difference[1]) / (2 * step), rel=1e-6)
 
 
 def test_lambdify_has_no_other_arguments():

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "tests/fuzz/harness/bytes.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace srjit;

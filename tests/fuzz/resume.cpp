@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/fuzz/harness/bytes.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 namespace {
 

@@ -81,6 +81,7 @@ const BadInput kInputs[] = {
     {"ExpressionsNotGzip", exprs("plain.gz"), 1, "plain.gz: not a gzip archive"},
     // Data
     {"DataMissing", loss("x0", "none.csv"), 1, "cannot read none.csv: No such file or directory"},
+    {"DataWithoutName", loss("x0", ""), 1, "cannot read '': No such file or directory"},
     {"DataFolder", loss("x0", "."), 1, "cannot read .: Is a directory"},
     {"DataEmpty", loss("x0", "empty.csv"), 1, "empty.csv:1:1: the file is empty"},
     {"DataHeaderOnly", loss("x0", "header.csv"), 1, "header.csv:2:1: the file has a header, but no rows"},
@@ -99,7 +100,7 @@ const BadInput kInputs[] = {
     {"DataQuoteOpen", loss("x0", "quote.csv"), 1, "quote.csv:"},
     {"NpyCut", loss("x0", "cut.npy", {"--target", "0"}), 1,
      "cut.npy: shape (2, 2) of 8-byte elements does not fit the 31 bytes"},
-    {"NpyIntegers", loss("x0", "int.npy", {"--target", "0"}), 1, "int.npy: elements of type '<i8'"},
+    {"NpyComplex", loss("x0", "complex.npy", {"--target", "0"}), 1, "complex.npy: elements of type '<c16'"},
     {"NpyNot", loss("x0", "text.npy", {"--target", "0"}), 1, "text.npy: not an .npy file"},
     // Columns
     {"TargetUnknown", loss("x0", "good.csv", {"--target", "z"}), 1,
@@ -163,8 +164,37 @@ const BadInput kInputs[] = {
     {"DeviceTwice", loss("x0", "good.csv", {"--device", "cuda:0,0"}), 2, "'cuda:0,0' is none of auto, cpu, cuda:N"},
     {"EmptyListOfDevices", loss("x0", "good.csv", {"--device", "cuda:"}), 2, "'cuda:' is none of auto, cpu, cuda:N"},
     {"ThreadsTooMany", loss("x0", "good.csv", {"--threads", "1025"}), 2,
-     "--threads: Value 1025 not in range 0 to 1024"},
-    {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2, "--threads"},
+     "--threads: '1025' is no whole number from 0 to 1024"},
+    {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2,
+     "--threads: '-1' is no whole number from 0 to 1024"},
+    {"ThreadsEmpty", loss("x0", "good.csv", {"--threads", ""}), 2, "--threads: '' is no whole number"},
+    {"SeedNegative",
+     {"fit", "p0", "--data", "good.csv", "--target", "y", "--seed", "-1"},
+     2,
+     "--seed: '-1' is no whole number from 0 to 18446744073709551615\n"},
+    {"SeedTooLarge",
+     {"fit", "p0", "--data", "good.csv", "--target", "y", "--seed", "18446744073709551616"},
+     2,
+     "--seed: '18446744073709551616' is no whole number"},
+    {"RefineNegative",
+     {"fit", "p0", "--data", "good.csv", "--target", "y", "--refine", "-3"},
+     2,
+     "--refine: '-3' is no whole number"},
+    {"ToleranceNoNumber",
+     {"fit", "p0", "--data", "good.csv", "--target", "y", "--tolerance", "x"},
+     2,
+     "--tolerance: 'x' is no number from 0 on\n"},
+    {"ToleranceNan",
+     {"fit", "p0", "--data", "good.csv", "--target", "y", "--tolerance", "nan"},
+     2,
+     "--tolerance: 'nan' is no number from 0 on\n"},
+    {"LimitNegative", loss("x0", "good.csv", {"--max-nodes", "-3"}), 2,
+     "--max-nodes: '-3' is no whole number from 1 to 18446744073709551615\n"},
+    {"LimitFraction", loss("x0", "good.csv", {"--max-nodes", "1.5"}), 2, "--max-nodes: '1.5' is no whole number"},
+    {"ValueMissing",
+     {"loss", "x0", "--data", "good.csv", "--target", "y", "--loss"},
+     2,
+     "sr-jit: --loss needs a value\n"},
     {"NoExpression",
      {"run", "--data", "good.csv", "--out", "out.csv"},
      2,
@@ -243,7 +273,7 @@ void writeFiles(const Scratch& scratch) {
     return file + header + std::string(bytes, '\0');
   };
   scratch.write("cut.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2)}", 31));
-  scratch.write("int.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2)}", 32));
+  scratch.write("complex.npy", npy("{'descr': '<c16', 'fortran_order': False, 'shape': (2, 2)}", 64));
 }
 
 TEST_P(BadInputs, HasStatusAndPositionAndWritesNothing) {

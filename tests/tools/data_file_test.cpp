@@ -214,6 +214,34 @@ TEST(Npy, ReadsBothOrdersAndTypes) {
   EXPECT_TRUE(single->from_f32);
 }
 
+template <class T>
+void expectIntegers(std::string_view descr) {
+  const T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  const std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (2, 2), }\n";
+  const auto table = parseNpy(npy(header, elements<T>({least, 1, most, 7})), "m.npy");
+  ASSERT_TRUE(table.ok()) << table.error().message;
+  EXPECT_THAT(table->columns,
+              ElementsAre(ElementsAre(static_cast<double>(least), static_cast<double>(most)), ElementsAre(1, 7)))
+      << descr;
+  EXPECT_FALSE(table->from_f32);
+}
+
+TEST(Npy, IntegersAndBooleansAreNumbers) {
+  expectIntegers<std::int8_t>("|i1");
+  expectIntegers<std::uint8_t>("|u1");
+  expectIntegers<std::int16_t>("<i2");
+  expectIntegers<std::uint16_t>("<u2");
+  expectIntegers<std::int32_t>("<i4");
+  expectIntegers<std::uint32_t>("<u4");
+  expectIntegers<std::int64_t>("<i8");
+  expectIntegers<std::uint64_t>("<u8");
+  const auto truths = parseNpy(
+      npy("{'descr': '|b1', 'fortran_order': True, 'shape': (2, 2), }\n", elements<std::uint8_t>({0, 1, 1, 1})),
+      "m.npy");
+  ASSERT_TRUE(truths.ok()) << truths.error().message;
+  EXPECT_THAT(truths->columns, ElementsAre(ElementsAre(0, 1), ElementsAre(1, 1)));
+}
+
 TEST(Npy, ErrorsDescribeTheFault) {
   const std::string four = elements<double>({1, 2, 3, 4});
   const auto with = [&](std::string_view descr, std::string_view order, std::string_view shape) {
@@ -241,8 +269,11 @@ TEST(Npy, ErrorsDescribeTheFault) {
       {with("'<f8'", "False", "(99999999999999999999999, 2)"), "expected a shape"},
       {with("'<f8'", "False", "(-2, 2)"), "expected a shape"},
       {with("'<f8'", "False", "(2, 2"), "expected a shape"},
-      {with("'>f8'", "False", "(2, 2)"), "elements of type '>f8'; data must be float32 '<f4' or float64 '<f8'"},
-      {with("'<i8'", "False", "(2, 2)"), "elements of type '<i8'"},
+      {with("'>f8'", "False", "(2, 2)"),
+       "elements of type '>f8'; data must be booleans, integers, float32 or float64 of this machine's byte order: "
+       "convert them with numpy.save(file, array.astype(float))"},
+      {with("'<c16'", "False", "(2, 2)"), "elements of type '<c16'"},
+      {with("'|S8'", "False", "(2, 2)"), "elements of type '|S8'"},
       {with("[('a', '<f8')]", "False", "(2, 2)"),
        "header, byte 11: expected a simple type such as '<f8', found '[('a', '<f8'"},
       {with("'<f8'", "Maybe", "(2, 2)"), "expected True or False, found 'Maybe"},

@@ -110,6 +110,7 @@ TEST_F(Serve, NumbersAndDepthsThatCannotBeAreAnErrorOfTheirRequest) {
       "{\"id\":5,\"op\":\"info\"}\n");
   ASSERT_EQ(all.size(), 4U);
   EXPECT_EQ(all[0]["error"]["code"], "invalid");
+  EXPECT_EQ(all[0]["error"]["message"], "a number is out of the range of a double, 4.9e-324 to 1.8e308");
   EXPECT_EQ(all[1]["error"]["message"], "lists and objects are nested more than 32 deep");
   EXPECT_EQ(all[2]["error"]["message"], "lists and objects are nested more than 32 deep");
   EXPECT_EQ(all[3]["id"], 5);
@@ -138,6 +139,8 @@ TEST_F(Serve, ABadRequestIsAnsweredAndTheNextOneIsRead) {
   const std::vector<json> all = answers("{\"op\":\n[1]\n{\"id\":3,\"op\":\"info\"}\n");
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0]["error"]["code"], "syntax");
+  EXPECT_THAT(all[0]["error"]["message"], HasSubstr("malformed JSON: expected "));
+  EXPECT_EQ(all[0]["error"]["where"], json::parse(R"({"line":1,"column":7,"length":0})"));
   EXPECT_EQ(all[1]["error"]["message"], "a request is an object");
   EXPECT_EQ(all[2]["id"], 3);
   EXPECT_EQ(errorOf("{}"), "'op' is \"\", expected one of info, loss, predict, gradient, fit, simplify");

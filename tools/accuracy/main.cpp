@@ -204,10 +204,10 @@ void addOptions(CLI::App& app, Options& options) {
       ->check(CLI::IsMember(names));
   app.add_option("--device", options.device, "cpu, cuda:N, or auto")->capture_default_str();
   addNumericOptions(app, options.math, options.precision);
-  app.add_option("--arguments", options.arguments,
-                 "arguments per function, or pairs (all 2^32 of one operand in f32, else 2^30)")
-      ->type_name("COUNT");
-  app.add_option("--seed", options.seed, "of random arguments")->capture_default_str();
+  addCount(app, "--arguments", options.arguments,
+           "arguments per function, or pairs (all 2^32 of one operand in f32, else 2^30)")
+      ->default_str("");
+  addCount(app, "--seed", options.seed, "of random arguments");
   app.add_option("--json", options.json, "write the results to FILE")->type_name("FILE");
   app.footer(
       "Columns: function; largest error in ulp; bound of the table of functions, - where it is no number of ulp;\n"

@@ -199,24 +199,16 @@ Runner defineFit(CLI::App& app) {
   addNanChoice(app, options->fit.loss.nan,
                "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
                "that give some, skip leaves these rows out");
-  app.add_option("--iterations", options->fit.iterations, "passes over the data for each start at most")
-      ->type_name("N")
-      ->check(CLI::Range(1u, 1000000u).description(""))
-      ->capture_default_str();
-  app.add_option("--tolerance", options->fit.loss_tolerance,
-                 "end where the next step would lower the loss by no more than this share of it")
-      ->type_name("T")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->capture_default_str();
-  app.add_option("--starts", options->starts,
-                 "how many starts to fit from: the given one, and others drawn around it; the best result counts")
-      ->type_name("N")
-      ->check(CLI::Range(1u, 100u).description(""))
-      ->capture_default_str();
-  app.add_option("--seed", options->seed, "of the drawn starts")->type_name("N")->capture_default_str();
-  app.add_option("--refine", options->refine,
-                 "fit the N expressions with the best losses again in f64, from the parameters that were found")
-      ->type_name("N");
+  addCount(app, "--iterations", options->fit.iterations, "passes over the data for each start at most", 1, 1'000'000);
+  addNumber(app, "--tolerance", options->fit.loss_tolerance,
+            "end where the next step would lower the loss by no more than this share of it")
+      ->type_name("T");
+  addCount(app, "--starts", options->starts,
+           "how many starts to fit from: the given one, and others drawn around it; the best result counts", 1, 100);
+  addCount(app, "--seed", options->seed, "of the drawn starts");
+  addCount(app, "--refine", options->refine,
+           "fit the N expressions with the best losses again in f64, from the parameters that were found")
+      ->default_str("");
   addJsonOption(app, options->evaluation.json);
   app.footer(
       "Fits the parameters of each expression to the target, from the values that follow it after a\n"

@@ -12,6 +12,7 @@
 #include "runtime/loss_text.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
+#include "tools/search/resume/parse_json.h"
 
 namespace srjit {
 namespace {
@@ -113,7 +114,7 @@ PopulationArrays expressionsOf(const Json& request, const RequestServer& server)
   return expressions;
 }
 
-/// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
+/// Numbers in a row, or lists of such numbers, one behind another. parseJson() bounds how deep it recurses.
 void appendNumbers(const Json& json, const char* name, std::vector<double>& numbers) {
   if (json.is_number()) {
     numbers.push_back(json.get<double>());
@@ -304,28 +305,14 @@ Json resultsOf(const Answering& answering, const Json& request) {
   refuse(fmt::format("'op' is {}, expected one of {}", Json(wanted).dump(), names));
 }
 
-/// How deep a request may be nested: deeper than any needs, and no depth to recurse into that is a danger.
-constexpr int kMaxDepth = 32;
-
-Json parseRequest(const std::string& line) {
-  return Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMaxDepth) refuse(fmt::format("lists and objects are nested more than {} deep", kMaxDepth));
-    return true;
-  });
-}
-
 /// An object with the request's id, if it has one.
 Json jsonAnswer(const RequestServer& server, const std::string& line) {
   Json answer = Json::object();
   const Answering answering(server);
   try {
-    const Json request = parseRequest(line);
+    const Json request = search::parseJson(line).value();
     if (request.is_object() && request.contains("id")) answer["id"] = request["id"];
     answer.update(resultsOf(answering, request));
-  } catch (const Json::parse_error& problem) {
-    answer["error"] = errorJson({Errc::kSyntax, fmt::format("no JSON: unexpected text at byte {}", problem.byte), {}});
-  } catch (const Json::exception& problem) {  // a number that a double cannot hold, for example
-    answer["error"] = errorJson({Errc::kInvalid, problem.what(), {}});
   } catch (const ErrorException& problem) {
     // A call had the rest of the time.
     const bool is_late = problem.error().code == Errc::kLimit && answering.deadline.isOver();

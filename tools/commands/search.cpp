@@ -13,6 +13,7 @@
 #include "tools/progress.h"
 #include "tools/search/link.h"
 #include "tools/search/report/front_text.h"
+#include "tools/search/report/gnuplot.h"
 #include "tools/search/report/plot.h"
 #include "tools/search/rows.h"
 #include "tools/streams.h"
@@ -23,7 +24,8 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::string loss = "nmse", operators, nesting, checkpoint, plot;
+  std::string loss = "nmse", nesting;
+  std::optional<std::string> operators, checkpoint, plot;
   bool latex = false;
 };
 
@@ -81,9 +83,9 @@ const char* wordsOf(search::SearchEnd end) {
 /// What is in options as text. Throws CLI::ValidationError for a word that is no loss.
 Status readTexts(SearchCommand& options) {
   if (const Status loss = readLoss(options.loss, options.search.loss); !loss) return loss;
-  if (!options.operators.empty()) {
-    Result<std::vector<search::OperatorUse>> operators = search::parseOperators(options.operators);
-    if (!operators) return showPlace(operators.error(), options.operators, "--ops", 1);
+  if (options.operators) {
+    Result<std::vector<search::OperatorUse>> operators = search::parseOperators(*options.operators);
+    if (!operators) return showPlace(operators.error(), *options.operators, "--ops", 1);
     options.search.grammar.operators = *std::move(operators);
   }
   if (!options.nesting.empty()) {
@@ -131,6 +133,15 @@ Status checkRows(const DataView& data, const EvaluationOptions& options) {
   return error;
 }
 
+/// The file of the plot, if one is asked for. Errors, before anything is searched: no gnuplot, or no place to write.
+Result<std::optional<OutputFile>> openPlot(const std::optional<std::string>& path) {
+  if (!path) return std::optional<OutputFile>();
+  if (const Result<std::string> gnuplot = search::findGnuplot(); !gnuplot) return gnuplot.error();
+  Result<OutputFile> file = OutputFile::create(*path);
+  if (!file) return file.error();
+  return std::optional(*std::move(file));
+}
+
 ExitStatus runSearch(SearchCommand options) {
   options.search.begun = search::Timekeeper::Clock::now();
   if (const Status read = readTexts(options); !read) return report(read.error());
@@ -143,12 +154,8 @@ ExitStatus runSearch(SearchCommand options) {
   if (const Status complete = checkRows(data, evaluation); !complete) return report(complete.error());
   Result<OutputFile> out = OutputFile::create(evaluation.out);
   if (!out) return report(out.error());
-  std::optional<OutputFile> plot;
-  if (!options.plot.empty()) {
-    Result<OutputFile> file = OutputFile::create(options.plot);
-    if (!file) return report(file.error());
-    plot = *std::move(file);
-  }
+  Result<std::optional<OutputFile>> plot = openPlot(options.plot);
+  if (!plot) return report(plot.error());
   options.search.engine = evaluation.engine;
   CheckpointFile checkpoint(options.checkpoint);
   Result<std::optional<search::SearchState>> resumed = checkpoint.read(search::fingerprintOf(data, options.search));
@@ -172,11 +179,11 @@ ExitStatus runSearch(SearchCommand options) {
   }
   out->write(frontText(options, result->state.front, data.names));
   if (const Status written = out->publish(); !written) return report(written.error());
-  if (plot) {
+  if (*plot) {
     const Result<std::string> svg = plotText(*result, data, roles->target, evaluation.target);
     if (!svg) return report(svg.error());
-    plot->write(*svg);
-    if (const Status written = plot->publish(); !written) return report(written.error());
+    (*plot)->write(*svg);
+    if (const Status written = (*plot)->publish(); !written) return report(written.error());
   }
   return checkpoint.status() ? kDone : report(checkpoint.status().error());
 }
@@ -191,15 +198,12 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
                  "the operators, each with its complexity where that is not 1: add,mul,sqrt:2")
       ->type_name("LIST")
       ->default_str(usual);
-  const auto addCount = [&](const char* name, auto& value, const char* doc) {
-    app.add_option(name, value, doc)
-        ->type_name("N")
-        ->check(CLI::Range(1u, search::kMostComplexity).description(""))
-        ->capture_default_str();
+  const auto addComplexity = [&](const char* name, auto& value, const char* doc) {
+    addCount(app, name, value, doc, 1, search::kMostComplexity);
   };
-  addCount("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
-  addCount("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
-  addCount("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
+  addComplexity("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
+  addComplexity("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
+  addComplexity("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
   app.add_option("--nesting", options.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")
       ->type_name("OUTER:INNER:MOST,...");
   app.add_flag("--self-nesting", grammar.allow_self_nesting,
@@ -214,33 +218,30 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
 }
 
 void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
-  const auto add = [&](const char* name, auto& value, const char* type, const char* doc) {
-    return app.add_option(name, value, doc)->type_name(type)->capture_default_str();
-  };
-  add("--seconds", options.seconds, "S", "search for so long, the data's loading included; 0: without a limit")
-      ->check(CLI::NonNegativeNumber.description(""));
-  add("--generations", options.generations, "N", "and for so many generations; 0: without a limit");
-  add("--enough", options.enough, "SHARE",
-      "end when a formula leaves no more than this share of the target's variance; for losses other than of "
-      "squared errors, when its loss is that of errors of so small a variance")
-      ->check(CLI::NonNegativeNumber.description(""));
-  add("--seed", options.seed, "N", "of all random numbers");
-  const std::string held_out = fmt::format("keep this share of the rows for judging, 0 to {}", search::kMostHeldOut);
-  add("--held-out", options.held_out, "SHARE", held_out.c_str())
-      ->check(CLI::Range(0.0, search::kMostHeldOut).description(""));
+  addNumber(app, "--seconds", options.seconds, "search for so long, the data's loading included; 0: without a limit")
+      ->type_name("S");
+  addCount(app, "--generations", options.generations, "and for so many generations; 0: without a limit");
+  addNumber(app, "--enough", options.enough,
+            "end when a formula leaves no more than this share of the target's variance; for losses other than of "
+            "squared errors, when its loss is that of errors of so small a variance")
+      ->type_name("SHARE");
+  addCount(app, "--seed", options.seed, "of all random numbers");
+  addNumber(app, "--held-out", options.held_out,
+            fmt::format("keep this share of the rows for judging, 0 to {}", search::kMostHeldOut), 0,
+            search::kMostHeldOut)
+      ->type_name("SHARE");
   const auto addSize = [&](const char* name, auto& value, unsigned least, const char* doc) {
-    add(name, value, "N", doc)->check(CLI::Range(least, 10000000u).description(""));
+    addCount(app, name, value, doc, least, 10'000'000);
   };
   addSize("--islands", options.islands, 2, "populations that evolve apart");
   addSize("--population", options.island.population, 2, "trees of an island");
   addSize("--offspring", options.island.offspring, 1, "new trees of an island in a generation");
   addSize("--patience", options.island.patience, 1, "generations without progress after which an island begins anew");
-  app.add_option("--rows", options.rows, "rows by which islands select")
-      ->type_name("N")
+  addCount(app, "--rows", options.rows, "rows by which islands select")
       ->default_str(fmt::format("{} on a CPU, {} on a GPU", search::kSelectionRowsOnCpu, search::kSelectionRowsOnGpu));
   addSize("--fit-iterations", options.fit_iterations, 1, "passes of a fit of constants");
-  add("--fit-share", options.fit_share, "SHARE", "of the new trees, whose constants may be fitted")
-      ->check(CLI::Range(0.0, 1.0).description(""));
+  addNumber(app, "--fit-share", options.fit_share, "of the new trees, whose constants may be fitted", 0, 1)
+      ->type_name("SHARE");
 }
 
 }  // namespace
@@ -265,7 +266,8 @@ Runner defineSearch(CLI::App& app) {
   app.add_option("--plot", options->plot, "draw the front, and the chosen formula over the target, as SVG (by gnuplot)")
       ->type_name("FILE");
   app.add_option("--checkpoint", options->checkpoint,
-                 "keep the search in FILE every few seconds and at the end, and go on from there if it exists")
+                 "keep the search in FILE every few seconds and at the end, and go on from there if it exists; in a "
+                 "folder, each search has a file of its own")
       ->type_name("FILE");
   app.footer(
       "Searches formulas for the target. Writes a line complexity,loss,held_out,formula for each that no simpler one\n"

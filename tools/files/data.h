@@ -33,7 +33,8 @@ enum class MissingCells : std::uint8_t {
 };
 
 /// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed) or an .npy matrix
-/// (format 1.0 to 3.0, two dimensions, float32 or float64, C or Fortran order). Both may be .gz or .xz; "-" is standard
+/// (format 1.0 to 3.0, two dimensions; float32, float64, integers or booleans, which become 0 and 1; C or Fortran
+/// order). Both may be .gz or .xz; "-" is standard
 /// input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any case. A blank line
 /// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
 /// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the

@@ -1,8 +1,10 @@
 // The published format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -132,6 +134,13 @@ Result<std::pair<std::string_view, std::string_view>> split(std::string_view byt
   return std::pair{bytes.substr(width, length), bytes.substr(width + length)};
 }
 
+/// NumPy's bool: a byte.
+struct Truth {
+  std::uint8_t byte;
+  explicit operator double() const noexcept { return byte != 0 ? 1 : 0; }
+};
+
+/// Copies elements of type T into the columns of `table`.
 template <class T>
 void fill(DataTable& table, std::string_view elements, std::size_t rows, bool fortran_order) {
   const std::size_t count = table.columns.size();
@@ -147,6 +156,23 @@ void fill(DataTable& table, std::string_view elements, std::size_t rows, bool fo
   }
 }
 
+struct ElementType {
+  std::string_view descr;  ///< of the header
+  std::size_t width;       ///< in bytes
+  void (*fill)(DataTable& table, std::string_view elements, std::size_t rows, bool fortran_order);
+};
+template <class T>
+constexpr ElementType typeOf(std::string_view descr) {
+  return {descr, sizeof(T), fill<T>};
+}
+/// Integers beyond 2^53 become the nearest double.
+constexpr ElementType kElementTypes[] = {
+    typeOf<double>("<f8"),        typeOf<float>("<f4"),         typeOf<Truth>("|b1"),
+    typeOf<std::int8_t>("|i1"),   typeOf<std::uint8_t>("|u1"),  typeOf<std::int16_t>("<i2"),
+    typeOf<std::uint16_t>("<u2"), typeOf<std::int32_t>("<i4"),  typeOf<std::uint32_t>("<u4"),
+    typeOf<std::int64_t>("<i8"),  typeOf<std::uint64_t>("<u8"),
+};
+
 Result<DataTable> parse(std::string_view bytes) {
   const auto fail = [](std::string message) { return Error{Errc::kIo, std::move(message), {}}; };
   const auto parts = split(bytes);
@@ -154,11 +180,14 @@ Result<DataTable> parse(std::string_view bytes) {
   const auto [text, elements] = *parts;
   const Result<Header> header = HeaderReader(text).read();
   if (!header) return header.error();
-  const std::size_t width = header->descr == "<f4" ? 4 : header->descr == "<f8" ? 8 : 0;
-  if (width == 0) {
+  const auto* const type = std::ranges::find(kElementTypes, header->descr, &ElementType::descr);
+  if (type == std::end(kElementTypes)) {
     return fail(
-        fmt::format("elements of type {}; data must be float32 '<f4' or float64 '<f8'", text::inQuotes(header->descr)));
+        fmt::format("elements of type {}; data must be booleans, integers, float32 or float64 of this machine's "
+                    "byte order: convert them with numpy.save(file, array.astype(float))",
+                    text::inQuotes(header->descr)));
   }
+  const std::size_t width = type->width;
   const auto& shape = header->shape;
   if (shape.size() != 2) {
     return fail(fmt::format("the array has {} dimension{}; data must have 2, rows and columns", shape.size(),
@@ -172,12 +201,8 @@ Result<DataTable> parse(std::string_view bytes) {
   DataTable table;
   table.columns.resize(shape[1]);
   for (std::size_t i = 0; i < shape[1]; ++i) table.names.push_back(std::to_string(i));
-  table.from_f32 = width == 4;
-  if (table.from_f32) {
-    fill<float>(table, elements, shape[0], header->fortran_order);
-  } else {
-    fill<double>(table, elements, shape[0], header->fortran_order);
-  }
+  table.from_f32 = type->descr == "<f4";
+  type->fill(table, elements, shape[0], header->fortran_order);
   return table;
 }
 

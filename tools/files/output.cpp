@@ -21,7 +21,7 @@
 #include <llvm/Support/Signals.h>
 
 #include "compiler/lowering/llvm_scope.h"
-#include "ir/text/lexer.h"
+#include "tools/files/read.h"
 #include "tools/report.h"
 #include "tools/streams.h"
 
@@ -33,10 +33,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBuffer = 1 << 20;
 
 Error cannotWrite(const std::string& path, int number) {
-  return {Errc::kIo,
-          fmt::format("cannot write {}: {}", path == "-" ? "standard output" : text::printable(path),
-                      std::strerror(number)),
-          {}};
+  return {
+      Errc::kIo,
+      fmt::format("cannot write {}: {}", path == "-" ? "standard output" : displayName(path), std::strerror(number)),
+      {}};
 }
 
 /// A descriptor that is closed at the end.

@@ -111,7 +111,9 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
 
 }  // namespace
 
-std::string displayName(std::string_view path) { return path == "-" ? "standard input" : text::printable(path); }
+std::string displayName(std::string_view path) {
+  return path == "-" ? "standard input" : path.empty() ? "''" : text::printable(path);
+}
 
 std::string_view withoutByteOrderMark(std::string_view text) noexcept {
   constexpr std::string_view kMark = "\xEF\xBB\xBF";

@@ -16,7 +16,8 @@ namespace srjit {
 /// is at most a few times `max_bytes`, and some MiB.
 Result<std::string> readFile(const std::string& path, std::uint64_t max_bytes = 0);
 
-/// The name by which messages call `path`: itself with what is not printable escaped, or "standard input".
+/// The name by which messages call `path`: itself with unprintable bytes escaped, '' if it is empty, or "standard
+/// input".
 std::string displayName(std::string_view path);
 
 /// `text` without the UTF-8 byte order mark that it may start with.

@@ -39,7 +39,7 @@ struct Archived {
 };
 
 /// All that a search knows between two generations; a search that begins with it goes on where it was. Plain data
-/// (checkpoint.h writes and reads it).
+/// (resume/checkpoint.h writes and reads it).
 struct SearchState {
   std::uint64_t fingerprint = 0;  ///< of data and options: a state is of no use for others
   std::size_t rows = 0;           ///< for selection

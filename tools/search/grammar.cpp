@@ -81,7 +81,7 @@ Result<std::vector<OperatorUse>> parseOperators(std::string_view text) {
     }
     operators.push_back(use);
   }
-  if (operators.empty()) return Error{Errc::kInvalid, "no operators are listed", {}};
+  if (operators.empty()) return Error{Errc::kInvalid, "no operator is named; `sr-jit ops` lists them", {}};
   return operators;
 }
 

@@ -88,7 +88,7 @@ std::vector<std::array<double, 2>> pointsOf(const std::vector<Tag>& tags, const 
 }
 
 TEST(SearchCommandPlot, HasTheFrontAndThePredictionOfEveryRow) {
-  if (search::findGnuplot().empty()) GTEST_SKIP() << "gnuplot is not installed";
+  if (!search::findGnuplot()) GTEST_SKIP() << "gnuplot is not installed";
   const Scratch scratch;
   scratch.write("table.csv", tableOf(true));
   const Outcome outcome = runCommand(commandOf({"--plot", "front.svg", "--json"}), scratch.path("."));

@@ -14,7 +14,7 @@
 #include "ir/reference.h"
 #include "ir/text.h"
 #include "tests/tools/search/small_search.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 namespace srjit::search {
 namespace {
@@ -84,7 +84,7 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   EXPECT_THAT(search(rows.view(), options, state).error().message, HasSubstr("other data or options"));
   std::string text = checkpointText(state);
   EXPECT_THAT(readCheckpoint(text.substr(0, text.size() / 2)).error().message, HasSubstr("no checkpoint of a search"));
-  EXPECT_THAT(readCheckpoint("{}").error().message, HasSubstr("no checkpoint of a search"));
+  EXPECT_EQ(readCheckpoint("{}").error().message, "this is no checkpoint of a search: 'format' is missing");
   const auto damaged = [&](const auto& change) {
     SearchState other = state;
     change(other);
@@ -105,6 +105,27 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].tree = {Token::variable(7)}; }),
               isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].complexity = 29; }), isDamaged);
+  const auto messageWith = [&](const std::string& part, const std::string& other) {
+    const std::size_t place = text.find(part);
+    EXPECT_NE(place, std::string::npos) << part;
+    const Result<SearchState> read =
+        readCheckpoint(text.substr(0, place) + other + text.substr(std::min(place + part.size(), text.size())));
+    return read ? "no error" : read.error().message;
+  };
+  const std::string start = "this is no checkpoint of a search: ", count = fmt::format("\"rows\":{}", state.rows);
+  EXPECT_EQ(messageWith(count, "\"rows\":-1"), start + "'rows' is '-1', expected a count");
+  EXPECT_EQ(messageWith(count, "\"rows\":\"all\""), start + "'rows' is '\"all\"', expected a count");
+  EXPECT_EQ(messageWith("\"islands\":[", "\"islands\":7,\"old\":["), start + "'islands' is '7', expected a list");
+  EXPECT_EQ(messageWith("\"polished\":", "\"polish\":"), start + "'polished' is missing");
+  EXPECT_EQ(messageWith("sr-jit search 3", "sr-jit search 2"),
+            start + "its format is 'sr-jit search 2', expected 'sr-jit search 3'");
+  EXPECT_EQ(messageWith(count, "\"rows\":1e999"),
+            start + "a number is out of the range of a double, 4.9e-324 to 1.8e308");
+  EXPECT_EQ(messageWith(count, "\"rows\":[50"), start + "malformed JSON: expected ']' before ':'");
+  const Error cut = readCheckpoint("{\n \"format\"").error();
+  EXPECT_EQ(cut.message, start + "malformed JSON: expected ':' before the end of the text");
+  EXPECT_EQ(cut.where->line, 2u);
+  EXPECT_EQ(cut.where->column, 10u);
   const std::size_t tree = text.find("\"tree\":\"") + 8;
   EXPECT_THAT(readCheckpoint(text.substr(0, tree) + "+ " + text.substr(tree)).error().message,
               HasSubstr("no checkpoint of a search"));

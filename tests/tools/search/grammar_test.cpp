@@ -46,7 +46,7 @@ TEST(SearchGrammar, TellsWhereAListIsWrong) {
     EXPECT_THAT(operators.error().message, HasSubstr(bad.message));
     EXPECT_EQ(operators.error().where->column, bad.column) << bad.text;
   }
-  EXPECT_THAT(parseOperators(" , ").error().message, HasSubstr("no operators are listed"));
+  EXPECT_THAT(parseOperators(" , ").error().message, HasSubstr("no operator is named"));
   const Result<std::vector<NestingLimit>> limits = parseNesting("sin:cos:0,exp:log:few");
   ASSERT_FALSE(limits);
   EXPECT_EQ(limits.error().where->column, 19u);

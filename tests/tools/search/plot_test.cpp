@@ -90,7 +90,7 @@ TEST(PlotScript, DrawsRowsAtEqualDistances) {
 }
 
 TEST(Plot, IsAnSvg) {
-  if (findGnuplot().empty()) GTEST_SKIP() << "gnuplot is not installed";
+  if (!findGnuplot()) GTEST_SKIP() << "gnuplot is not installed";
   const std::vector<double> target{1, 2, 3}, prediction{1.1, 1.9, 3.2}, huge{-1e299, 1e299, 0};
   const std::vector<double> same{5, 5, 5}, nan(3, std::numeric_limits<double>::quiet_NaN());
   for (const Front& front :
@@ -109,7 +109,7 @@ TEST(Plot, IsAnSvg) {
 
 // Names come from files: nothing in them ends a string of the script or is carried out.
 TEST(Plot, ShowsEveryNameAsItIs) {
-  if (findGnuplot().empty()) GTEST_SKIP() << "gnuplot is not installed";
+  if (!findGnuplot()) GTEST_SKIP() << "gnuplot is not installed";
   const Scratch scratch;
   const std::string touched = scratch.path("touched"), command = "system(\"touch " + touched + "\")";
   const Front front = frontOf({1});
@@ -180,7 +180,7 @@ TEST(Plot, GnuplotNeedNotReadItsScript) {
 }
 
 TEST(Plot, RealGnuplotSaysWhatIsWrong) {
-  if (findGnuplot().empty()) GTEST_SKIP() << "gnuplot is not installed";
+  if (!findGnuplot()) GTEST_SKIP() << "gnuplot is not installed";
   const Result<std::string> failed = runGnuplot("plot nonsense(\n");
   ASSERT_FALSE(failed.ok());
   EXPECT_THAT(failed.error().message, HasSubstr("plot nonsense( ^ line 0: invalid expression"));

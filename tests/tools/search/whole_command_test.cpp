@@ -1,4 +1,5 @@
 #include <csignal>
+#include <filesystem>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -56,6 +57,7 @@ TEST(SearchCommand, TellsWhatIsWrong) {
   const Scratch scratch;
   scratch.write("table.csv", tableOf(true));
   scratch.write("other.json", "{\"format\":\"another\"}");
+  scratch.write("broken.json", "{\n  rows: 3}");
   struct Case {
     std::vector<std::string> words;
     int status;
@@ -70,7 +72,26 @@ TEST(SearchCommand, TellsWhatIsWrong) {
       {{"--seconds", "-1"}, 2, "--seconds"},
       {{"--held-out", "2"}, 2, "--held-out"},
       {{"--json", "--latex"}, 2, "--latex"},
-      {{"--checkpoint", "other.json"}, 1, "other.json: this is no checkpoint of a search"},
+      {{"--checkpoint", "other.json"},
+       1,
+       "other.json: this is no checkpoint of a search: its format is 'another', expected 'sr-jit search 3'\n"},
+      {{"--checkpoint", "broken.json"},
+       1,
+       "broken.json:2:3: this is no checkpoint of a search: malformed JSON: invalid literal\n"},
+      {{"--checkpoint", "/dev/full"}, 1, "/dev/full: a checkpoint is a file or in a folder, not a device or pipe\n"},
+      {{"--checkpoint", ""}, 1, "cannot write '': No such file or directory\n"},
+      {{"--plot", ""}, 1, "cannot write '': No such file or directory\n"},
+      {{"--out", ""}, 1, "cannot write '': No such file or directory\n"},
+      {{"--ops", ""}, 1, "--ops:1: no operator is named; `sr-jit ops` lists them\n"},
+      {{"--seed", "-1"}, 2, "--seed: '-1' is no whole number from 0 to 18446744073709551615\n"},
+      {{"--seed=-1"}, 2, "--seed: '-1' is no whole number from 0 to 18446744073709551615\n"},
+      {{"--rows", "-5"}, 2, "--rows: '-5' is no whole number"},
+      {{"--generations", "1e3"}, 2, "--generations: '1e3' is no whole number"},
+      {{"--islands", "1"}, 2, "--islands: '1' is no whole number from 2 to 10000000\n"},
+      {{"--seconds", "abc"}, 2, "--seconds: 'abc' is no number from 0 on\n"},
+      {{"--seconds", "nan"}, 2, "--seconds: 'nan' is no number from 0 on\n"},
+      {{"--enough", "nan"}, 2, "--enough: 'nan' is no number from 0 on\n"},
+      {{"--held-out", "nan"}, 2, "--held-out: 'nan' is no number from 0 to 0.9\n"},
       {{"--checkpoint", "none/search.json"}, 1, "none"},
       {{"--out", "none/front.csv"}, 1, "none"},
       {{"--plot", "none/front.svg"}, 1, "none"},
@@ -79,8 +100,50 @@ TEST(SearchCommand, TellsWhatIsWrong) {
     const Outcome outcome = runCommand(commandOf(bad.words), scratch.path("."));
     EXPECT_EQ(outcome.status, bad.status) << bad.words[0];
     EXPECT_THAT(outcome.err, HasSubstr(bad.message));
+    EXPECT_THAT(outcome.err, testing::Not(HasSubstr("exception")));
     EXPECT_EQ(outcome.out, "");
   }
+}
+
+// The search would take ten seconds.
+TEST(SearchCommand, APlotWithoutGnuplotIsRefusedBeforeTheSearch) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  const Outcome outcome = runShell(
+      "PATH=/nowhere \"$SRJIT\" search --data table.csv --target energy --device cpu "
+      "--seconds 10 --out front.csv --plot front.svg",
+      scratch.path("."));
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_EQ(outcome.err,
+            "sr-jit: gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)\n");
+  EXPECT_THAT(scratch.list(), testing::ElementsAre("table.csv"));
+}
+
+TEST(SearchCommand, EachSearchHasItsOwnFileInAFolderOfCheckpoints) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  std::filesystem::create_directory(scratch.path("searches"));
+  const auto search = [&](const std::string& seed, const std::string& generations) {
+    const Outcome outcome = runCommand(
+        commandOf({"--seed", seed, "--generations", generations, "--checkpoint", "searches"}), scratch.path("."));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome;
+  };
+  const auto files = [&] {
+    std::size_t count = 0;
+    for (const auto& file : std::filesystem::directory_iterator(scratch.path("searches"))) {
+      EXPECT_THAT(file.path().filename().string(), testing::MatchesRegex("[0-9a-f]+\\.json"));
+      ++count;
+    }
+    return count;
+  };
+  search("1", "2");
+  EXPECT_EQ(files(), 1u);
+  search("2", "2");
+  EXPECT_EQ(files(), 2u);
+  const Outcome resumed = search("1", "4"), unbroken = runCommand(commandOf({"--generations", "4"}), scratch.path("."));
+  EXPECT_EQ(files(), 2u);
+  EXPECT_EQ(resumed.out, unbroken.out);
 }
 
 TEST(SearchCommand, SaysThatACheckpointIsOfOtherOptions) {
@@ -92,7 +155,8 @@ TEST(SearchCommand, SaysThatACheckpointIsOfOtherOptions) {
   other.insert(other.end(), {"--seed", "2"});
   const Outcome outcome = runCommand(other, scratch.path("."));
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("other data or options"));
+  EXPECT_THAT(outcome.err, HasSubstr("search.json: it is the checkpoint of a search with other data or options; give "
+                                     "another file, or a folder, where each search has its own\n"));
 }
 
 TEST(SearchCommandSlow, AKilledSearchGoesOnFromItsCheckpoint) {

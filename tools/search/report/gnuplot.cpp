@@ -81,17 +81,16 @@ std::optional<int> waitFor(pid_t child) {
 
 }  // namespace
 
-std::string findGnuplot() {
+Result<std::string> findGnuplot() {
   const llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName("gnuplot");
-  return program ? *program : std::string();
+  if (program) return *program;
+  return Error{
+      Errc::kMachine, "gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)", {}};
 }
 
 Result<std::string> runGnuplot(std::string_view script) {
-  const std::string program = findGnuplot();
-  if (program.empty()) {
-    return Error{
-        Errc::kMachine, "gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)", {}};
-  }
+  const Result<std::string> program = findGnuplot();
+  if (!program) return program.error();
   const MemoryFile in, out, err;
   if (in.descriptor() < 0 || out.descriptor() < 0 || err.descriptor() < 0 || !in.fill(script)) {
     return Error{Errc::kMachine, fmt::format("cannot keep what gnuplot reads and writes: {}", reasonOf(errno)), {}};
@@ -104,10 +103,10 @@ Result<std::string> runGnuplot(std::string_view script) {
   posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
   pid_t child = 0;
-  const int code = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  const int code = posix_spawn(&child, program->c_str(), &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (code != 0) {
-    return Error{Errc::kMachine, fmt::format("cannot start {}: {}", program, reasonOf(code)), {}};
+    return Error{Errc::kMachine, fmt::format("cannot start {}: {}", *program, reasonOf(code)), {}};
   }
   const std::optional<int> status = waitFor(child);
   const std::string words = lastWords(err.content());

@@ -1,0 +1,207 @@
+#include "tools/search/resume/checkpoint.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+#include "ir/text/lexer.h"
+#include "runtime/platform/guarded.h"
+#include "tools/search/resume/parse_json.h"
+
+namespace srjit::search {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "sr-jit search 3";
+
+std::string postfixOf(std::span<const Token> tree) {
+  return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);
+}
+
+Json jsonOf(const Individual& individual) {
+  return {{"tree", postfixOf(individual.tree)},
+          {"complexity", individual.complexity},
+          {"loss", individual.loss},
+          {"shape", individual.shape},
+          {"whole", individual.whole}};
+}
+
+/// JSON has no infinity: a number that is not finite is null there, and infinite when it is read.
+Json jsonOf(std::span<const double> numbers) {
+  Json array = Json::array();
+  for (const double number : numbers) array.push_back(number);
+  return array;
+}
+
+[[noreturn]] void refuse(std::string message) { throw ErrorException({Errc::kInvalid, std::move(message), {}}); }
+
+/// A member of an object. A value of another kind than the one asked for is an ErrorException that names the member:
+/// the JSON library's own conversions may have no defined result, and its errors name no member.
+class Member {
+ public:
+  Member(const Json& object, const char* name) : name_(name) {
+    const auto found = object.find(name);
+    if (found == object.end()) refuse(fmt::format("'{}' is missing", name));
+    value_ = &*found;
+  }
+
+  std::uint64_t count() const { return as<std::uint64_t>(value_->is_number_unsigned(), "a count"); }
+  double number() const { return as<double>(value_->is_number(), "a number"); }
+  bool flag() const { return as<bool>(value_->is_boolean(), "true or false"); }
+  std::string text() const { return as<std::string>(value_->is_string(), "a text"); }
+  const Json& list() const { return checked(value_->is_array(), "a list"); }
+  const Json& object() const { return checked(value_->is_object(), "an object"); }
+  /// A number, or infinity for null (jsonOf() of numbers).
+  double orInfinity() const { return value_->is_null() ? std::numeric_limits<double>::infinity() : number(); }
+
+ private:
+  template <class T>
+  T as(bool is_one, const char* kind) const {
+    return checked(is_one, kind).get<T>();
+  }
+  const Json& checked(bool is_one, const char* kind) const {
+    if (is_one) return *value_;
+    const std::string found = value_->dump(-1, ' ', false, Json::error_handler_t::replace);
+    refuse(fmt::format("'{}' is {}, expected {}", name_, text::inQuotes(found), kind));
+  }
+
+  const char* name_;
+  const Json* value_ = nullptr;
+};
+
+std::vector<double> numbersFrom(const Member& member) {
+  std::vector<double> numbers;
+  for (const Json& number : member.list()) {
+    if (!number.is_number() && !number.is_null()) refuse("a list has something else than numbers");
+    numbers.push_back(number.is_null() ? std::numeric_limits<double>::infinity() : number.get<double>());
+  }
+  return numbers;
+}
+
+Json jsonOf(const Island& island) {
+  Json population = Json::array();
+  for (const Individual& individual : island.population) population.push_back(jsonOf(individual));
+  return {{"number", island.number},
+          {"link", island.link},
+          {"generation", island.generation},
+          {"born", island.born},
+          {"improved", island.improved},
+          {"records", jsonOf(island.records)},
+          {"population", std::move(population)}};
+}
+
+Json jsonOf(const Formula& formula) {
+  return {{"formula", print(formula.expression, Language::kPostfix)},
+          {"complexity", formula.complexity},
+          {"loss", formula.loss},
+          {"is_judged", !std::isnan(formula.held_out)},
+          {"held_out", formula.held_out}};
+}
+
+/// Throws ErrorException for text that is no tree.
+Expression expressionFrom(const Member& member) {
+  Expression expression = parse(member.text(), Language::kPostfix).value();
+  if (expression.parameterCount() > 0) refuse("a tree has a parameter");
+  return expression;
+}
+
+Individual individualFrom(const Json& json) {
+  const Expression expression = expressionFrom({json, "tree"});
+  return {.tree = {expression.tokens().begin(), expression.tokens().end()},
+          .complexity = Member(json, "complexity").count(),
+          .loss = Member(json, "loss").orInfinity(),
+          .shape = Member(json, "shape").count(),
+          .whole = Member(json, "whole").count()};
+}
+
+Island islandFrom(const Json& json) {
+  Island island{.number = Member(json, "number").count(),
+                .link = Member(json, "link").count(),
+                .generation = Member(json, "generation").count(),
+                .born = Member(json, "born").count(),
+                .improved = Member(json, "improved").count(),
+                .records = numbersFrom({json, "records"}),
+                .population = {}};
+  for (const Json& individual : Member(json, "population").list()) {
+    island.population.push_back(individualFrom(individual));
+  }
+  return island;
+}
+
+SearchState stateFrom(const Json& json) {
+  if (const std::string format = Member(json, "format").text(); format != kFormat) {
+    refuse(fmt::format("its format is {}, expected '{}'", text::inQuotes(format), kFormat));
+  }
+  SearchState state;
+  state.fingerprint = Member(json, "fingerprint").count();
+  state.rows = Member(json, "rows").count();
+  state.seconds = Member(json, "seconds").number();
+  state.generations = Member(json, "generations").count();
+  state.candidates = Member(json, "candidates").count();
+  state.fits = Member(json, "fits").count();
+  for (const Json& island : Member(json, "islands").list()) state.islands.push_back(islandFrom(island));
+  for (const Json& archive : Member(json, "archives").list()) {
+    state.archives.emplace_back();
+    for (const Json& archived : archive) {
+      state.archives.back().push_back(
+          {individualFrom(Member(archived, "individual").object()), Member(archived, "polished").flag()});
+    }
+  }
+  state.front = Front(-Member(json, "below_floor").orInfinity());
+  for (const Json& formula : Member(json, "front").list()) {
+    const double held_out = Member(formula, "held_out").orInfinity();
+    state.front.add(
+        {.expression = expressionFrom({formula, "formula"}),
+         .complexity = Member(formula, "complexity").count(),
+         .loss = Member(formula, "loss").number(),
+         .held_out = Member(formula, "is_judged").flag() ? held_out : std::numeric_limits<double>::quiet_NaN()});
+  }
+  return state;
+}
+
+}  // namespace
+
+std::string checkpointText(const SearchState& state) {
+  Json json = {{"format", kFormat},
+               {"fingerprint", state.fingerprint},
+               {"rows", state.rows},
+               {"seconds", state.seconds},
+               {"generations", state.generations},
+               {"candidates", state.candidates},
+               {"fits", state.fits},
+               {"below_floor", -state.front.floor()},
+               {"front", Json::array()},
+               {"archives", Json::array()},
+               {"islands", Json::array()}};
+  for (const Formula& formula : state.front.formulas()) json["front"].push_back(jsonOf(formula));
+  for (const std::vector<Archived>& archive : state.archives) {
+    Json& entries = json["archives"].emplace_back(Json::array());
+    for (const Archived& archived : archive) {
+      entries.push_back({{"individual", jsonOf(archived.individual)}, {"polished", archived.is_polished}});
+    }
+  }
+  for (const Island& island : state.islands) json["islands"].push_back(jsonOf(island));
+  return json.dump() + "\n";
+}
+
+Result<SearchState> readCheckpoint(std::string_view text) {
+  return guarded([&]() -> Result<SearchState> {
+    const auto refused = [](const Error& error) {
+      return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", error.message), error.where};
+    };
+    const Result<Json> json = parseJson(text);
+    if (!json) return refused(json.error());
+    try {
+      return stateFrom(*json);
+    } catch (const ErrorException& problem) {
+      return refused({Errc::kInvalid, problem.error().message, {}});
+    }
+  });
+}
+
+}  // namespace srjit::search
