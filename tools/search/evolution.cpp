@@ -101,7 +101,9 @@ struct SearchSetup {
   Engine engine, wide;  // in the engine's precision, and in f64
   Grammar grammar;
   LossOptions loss;
+  bool is_scaled;  // islands select by the best a + b f
   std::vector<const Link*> links;
+  std::vector<Grammar> grammars;  // by link: of the trees that its formulas contain
   RowSet searched, fitted, held_out;
   std::size_t rows;  // for selection
   Screen screen;
@@ -109,11 +111,13 @@ struct SearchSetup {
   double enough;  // a loss that ends the search
 };
 
-/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
+/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting. Strict, so
+/// that a formula's loss is that of the formula as it is written.
 Result<Engine> makeWideEngine(EngineOptions options) {
   options.precision = Precision::kF64;
   options.device = "cpu";
   options.tier = Tier::kInterpret;
+  options.math = Math::kStrict;
   return Engine::create(options);
 }
 
@@ -138,13 +142,16 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
   // Of a constant target there is no share of the variance, but errors there are.
   if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
+  const bool is_scaled = isOfSquares(loss) && grammar->canScale();
   Result<std::vector<const Link*>> links =
-      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target);
+      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target, is_scaled);
   if (!links) return links.error();
+  std::vector<Grammar> grammars;
+  for (const Link* link : *links) grammars.push_back(grammar->within(wrapperOf(*link, is_scaled)));
   if (rows == 0) rows = options.rows;
   if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
-  Result<Screen> screen = Screen::create(*engine, pick(searched, rows, rows_seed), *links, loss);
+  Result<Screen> screen = Screen::create(*engine, pick(searched, rows, rows_seed), *links, loss, is_scaled);
   if (!screen) return screen.error();
   RowSet fitted = pick(searched, kFittedRows, rows_seed);
   const double floor = lossOfShare(loss, kFloor, searched), enough = lossOfShare(loss, options.enough, searched);
@@ -152,7 +159,9 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
                      *std::move(wide),
                      *std::move(grammar),
                      loss,
+                     is_scaled,
                      *std::move(links),
+                     std::move(grammars),
                      std::move(searched),
                      std::move(fitted),
                      gatherRows(data, held_out),
@@ -164,11 +173,11 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
 
 /// Whether `state` can be gone on from. One that search() gave can.
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {
-  const auto isGood = [&](const Individual& individual) {
-    return setup.grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
-           individual.complexity == setup.grammar.complexityOf(individual.tree) &&
+  const auto isGood = [&](const Individual& individual, const Grammar& grammar) {
+    return grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
+           individual.complexity == grammar.complexityOf(individual.tree) &&
            std::ranges::all_of(individual.tree, [&](const Token& token) {
-             return token.kind != Token::Kind::kVariable || token.index < setup.grammar.variables();
+             return token.kind != Token::Kind::kVariable || token.index < grammar.variables();
            });
   };
   if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
@@ -176,16 +185,20 @@ bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOpt
     const Island& island = state.islands[i];
     if (island.number != i || island.link >= setup.links.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
-    if (!std::ranges::all_of(island.population, isGood)) return false;
+    const auto isGoodThere = [&](const Individual& one) { return isGood(one, setup.grammars[island.link]); };
+    if (!std::ranges::all_of(island.population, isGoodThere)) return false;
     if (!std::ranges::is_sorted(island.population, {}, &Individual::complexity)) return false;
   }
-  for (const std::vector<Archived>& archive : state.archives) {
+  for (std::size_t link = 0; link < state.archives.size(); ++link) {
+    const std::vector<Archived>& archive = state.archives[link];
     const auto complexityOf = [](const Archived& archived) { return archived.individual.complexity; };
-    if (!std::ranges::all_of(archive, isGood, &Archived::individual)) return false;
+    const auto isGoodThere = [&](const Archived& one) { return isGood(one.individual, setup.grammars[link]); };
+    if (!std::ranges::all_of(archive, isGoodThere)) return false;
     if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), complexityOf) != archive.end()) return false;
   }
   return std::ranges::all_of(state.front.formulas(), [&](const Formula& formula) {
-    return formula.expression.variableCount() <= setup.grammar.variables();
+    return formula.expression.variableCount() <= setup.grammar.variables() &&
+           setup.grammar.admits(formula.expression.tokens());
   });
 }
 
@@ -313,8 +326,8 @@ Status Run::finish(SearchEnd end) {
 }
 
 Result<SearchEnd> Run::run() {
-  const GroupContext context{setup_.grammar, setup_.screen,           options_.island,
-                             options_.seed,  options_.fit_iterations, options_.fit_share};
+  const GroupContext context{setup_.grammars, setup_.screen,           options_.island,
+                             options_.seed,   options_.fit_iterations, options_.fit_share};
   std::vector<std::size_t> numbers(state_.islands.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   const std::span<const std::size_t> all = numbers;
@@ -357,8 +370,8 @@ Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& optio
   if (!setup) return setup.error();
   const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
   const DataView searched = setup->searched.view();
-  const Result<Polisher> polisher =
-      Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, setup->loss);
+  const Result<Polisher> polisher = Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links,
+                                                     {setup->grammar, setup->loss, setup->is_scaled});
   if (!polisher) return polisher.error();
   SearchResult result{.state = SearchState{},
                       .end = SearchEnd::kTime,

@@ -49,7 +49,8 @@ Status Group::begin() {
 Status Group::begin(Batch& batch) const {
   batch.offspring.resize(batch.islands.size());
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-    batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
+    batch.offspring[i] =
+        breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed);
   });
   batch.trees.clear();
   for (const std::vector<Individual>& children : batch.offspring) {

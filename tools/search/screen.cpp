@@ -38,31 +38,54 @@ bool isOfSquares(const LossOptions& loss) noexcept {
   return !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
 }
 
-double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept {
-  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
-  const double mean = rows.targetMean();
-  double weights = 0, sum = 0;
+namespace {
+
+/// Of the differences to `centre`, weighted.
+double sumOfSquares(const RowSet& rows, double centre) noexcept {
+  double sum = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double difference = rows.target[r] - mean;
-    weights += rows.weightOf(r);
+    const double difference = rows.target[r] - centre;
     sum += rows.weightOf(r) * difference * difference;
   }
+  return sum;
+}
+
+/// The loss, one of squares, for this weighted sum of squared errors.
+double lossOfSum(const LossOptions& loss, double sum, const RowSet& rows) noexcept {
+  double weights = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) weights += rows.weightOf(r);
   switch (loss.kind) {
     case LossKind::kSse:
-      return share * sum;
+      return sum;
     case LossKind::kRmse:
-      return std::sqrt(share * sum / weights);
+      return std::sqrt(sum / weights);
     case LossKind::kNmse:
-      return share;
+      return sum / sumOfSquares(rows, rows.targetMean());
     default:
-      return share * sum / weights;
+      return sum / weights;
   }
 }
 
+}  // namespace
+
+double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept {
+  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
+  if (loss.kind == LossKind::kNmse) return share;
+  return lossOfSum(loss, share * sumOfSquares(rows, rows.targetMean()), rows);
+}
+
+double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept {
+  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
+  return lossOfSum(loss, share * share * sumOfSquares(rows, 0), rows);
+}
+
 Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                              const LossOptions& loss) {
+                              const LossOptions& loss, bool is_scaled) {
   LossOptions screened = loss;
-  if (isOfSquares(loss)) screened.kind = LossKind::kScaledNmse;
+  if (isOfSquares(loss)) {
+    const LossKind plain = rows.hasOneTarget() ? LossKind::kMse : LossKind::kNmse;
+    screened.kind = is_scaled ? LossKind::kScaledNmse : plain;
+  }
   Screen screen(engine, screened);
   for (const Link* link : links) {
     std::vector<double> target;
