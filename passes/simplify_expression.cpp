@@ -19,6 +19,7 @@ namespace {
 
 constexpr NodeId kNone = ~NodeId{0};
 constexpr double kMostDenominator = 1000;
+constexpr int kMostPasses = 8;
 
 struct Power {
   NodeId base, exponent;
@@ -70,6 +71,7 @@ class Presentation {
   Presentation(const Dag& graph, Math math, const OperatorSet& operators)
       : graph_(graph), is_fast_(math == Math::kFast), operators_(operators), result_(graph.precision()) {}
 
+  /// The graph; once.
   Dag make() {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
@@ -79,6 +81,9 @@ class Presentation {
     for (const NodeId root : graph_.roots()) result_.addRoot(forms_[root].node);
     return std::move(result_);
   }
+
+  /// Whether make() changed the sign of a term, so that rules may apply which did not.
+  bool hasNewSigns() const noexcept { return has_new_signs_; }
 
  private:
   /// A node of the result, and its negation, if that is simpler or as simple.
@@ -138,13 +143,13 @@ class Presentation {
   }
 
   Form negationOf(const Form& operand) {
-    if (operand.isNegative()) return {operand.negated};
+    if (operand.isNegative()) return {sign(operand.negated)};
     return {result_.apply(Op::kNeg, {operand.node}), operand.node};
   }
 
   Form productOf(const Node& node) {
     const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
-    if (a.isNegative() && b.isNegative()) return {quotientOr(node, a.negated, b.negated)};
+    if (a.isNegative() && b.isNegative()) return {sign(quotientOr(node, a.negated, b.negated))};
     Form form{quotientOr(node, a.node, b.node)};
     if (a.isNegative()) form.negated = quotientOr(node, a.negated, b.node);
     if (b.isNegative()) form.negated = quotientOr(node, a.node, b.negated);
@@ -167,26 +172,31 @@ class Presentation {
   }
 
   NodeId sumOf(const Node& node) {
-    const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
-    if (b.isNegative() && has(Op::kSub)) return make(Op::kSub, a.node, b.negated);
-    if (a.isNegative() && has(Op::kSub)) return make(Op::kSub, b.node, a.negated);
-    return make(Op::kAdd, a.node, b.node);
+    Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
+    // A constant is rather subtracted than subtracted from.
+    const bool is_first = b.isNegative() && graph_.node(node.operands[0]).kind == Token::Kind::kConstant;
+    if (a.isNegative() && (is_first || !b.isNegative())) std::swap(a, b);
+    if (b.isNegative() && has(Op::kSub)) return sign(make(Op::kSub, a.node, b.negated));
+    return make(Op::kAdd, forms_[node.operands[0]].node, forms_[node.operands[1]].node);
   }
 
   NodeId differenceOf(const Node& node) {
     const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
-    if (a.isNegative() && b.isNegative()) return make(Op::kSub, b.negated, a.negated);
+    if (a.isNegative() && b.isNegative()) return sign(make(Op::kSub, b.negated, a.negated));
     if (!b.isNegative() || !has(Op::kAdd)) return make(Op::kSub, a.node, b.node);
-    // As rules order operands, so that simplifying once more changes nothing.
-    NodeId first = node.operands[0], second = node.operands[1];
-    graph_.orderOperands(Op::kAdd, first, second);
-    return first == node.operands[0] ? make(Op::kAdd, a.node, b.negated) : make(Op::kAdd, b.negated, a.node);
+    return sign(make(Op::kAdd, a.node, b.negated));
+  }
+
+  NodeId sign(NodeId id) {
+    has_new_signs_ = true;
+    return id;
   }
 
   const Dag& graph_;
   bool is_fast_;
   const OperatorSet& operators_;
   Dag result_;
+  bool has_new_signs_ = false;
   std::vector<Form> forms_;  ///< by node of graph_
 };
 
@@ -244,13 +254,21 @@ Simplifier::Simplifier(Math math, Precision precision, const OperatorSet& operat
 
 Expression Simplifier::operator()(const Expression& expression) const {
   const Rules& rules = *rules_;
-  WorkingDag work(Dag::fromExpressions({&expression, 1}, rules.precision));
-  Rewriter rewriter(work.dag(), rules.tables, rules.folds, rules.math);
-  work.rebuild([](NodeId id) { return id; },
-               [&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
-  const Dag written = Presentation(work.result(), rules.math, rules.operators).make();
-  // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
-  return written.toExpression(0, std::numeric_limits<std::size_t>::max()).value();
+  Expression simple = expression;
+  // Rules may apply to sums that were differences, and so on.
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    WorkingDag work(Dag::fromExpressions({&simple, 1}, rules.precision));
+    Rewriter rewriter(work.dag(), rules.tables, rules.folds, rules.math);
+    work.rebuild([](NodeId id) { return id; },
+                 [&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
+    const Dag graph = work.result();
+    Presentation presentation(graph, rules.math, rules.operators);
+    // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
+    Expression next = presentation.make().toExpression(0, std::numeric_limits<std::size_t>::max()).value();
+    if (!presentation.hasNewSigns() || next == simple) return next;
+    simple = std::move(next);
+  }
+  return simple;
 }
 
 Expression simplify(const Expression& expression, Math math, Precision precision) {

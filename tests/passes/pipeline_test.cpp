@@ -71,10 +71,10 @@ TEST(Pipelines, GiveThePinnedGraphs) {
                                            {"simplify-precise", 0x5af1034c568b1d4du},
                                        }));
   EXPECT_EQ(digestsOf(Math::kFast), (Digests{
-                                        {"fma", 0x6c552684d76370d4u},
-                                        {"hoist", 0x3365a763a6d41745u},
-                                        {"schedule", 0x58175e79227fa5e7u},
-                                        {"simplify-fast", 0xd5ba22ff5dfcfda5u},
+                                        {"fma", 0xa8c3e8dd26bd3166u},
+                                        {"hoist", 0x2132e8ab2da6620eu},
+                                        {"schedule", 0x923b7af0e313e390u},
+                                        {"simplify-fast", 0xe40ee93e33b274a3u},
                                     }));
 }
 

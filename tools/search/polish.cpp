@@ -94,6 +94,73 @@ struct Polisher::Variant {
     }
     return result;
   }
+
+  /// S * (S + p) as square(S + p / 2), which is the same but for a constant and has no large products that cancel. None
+  /// if there is no such product.
+  std::optional<Variant> completed() const {
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      if (tree[i] != Token::operation(Op::kMul)) continue;
+      const std::size_t right = subtreeBegin(tree, i - 1), left = subtreeBegin(tree, right - 1);
+      const std::span<const Token> a = std::span(tree).subspan(left, right - left);
+      const std::span<const Token> b = std::span(tree).subspan(right, i - right);
+      for (const auto& [factor, sum] : {std::pair(a, b), std::pair(b, a)}) {
+        const std::optional<std::uint32_t> shift = shiftOf(sum, factor);
+        if (!shift) continue;
+        Variant result;
+        result.tree.assign(tree.begin(), tree.begin() + static_cast<std::ptrdiff_t>(left));
+        result.values = values;
+        result.tree.insert(result.tree.end(), sum.begin(), sum.end());
+        result.tree.push_back(Token::operation(Op::kSquare));
+        result.tree.insert(result.tree.end(), tree.begin() + static_cast<std::ptrdiff_t>(i) + 1, tree.end());
+        result.values[*shift] /= 2;
+        return result;
+      }
+    }
+    return {};
+  }
+
+  /// The variants in which one of its operands takes the place of an operator.
+  std::vector<Variant> shortened() const {
+    std::vector<Variant> shorter;
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      const std::size_t begin = subtreeBegin(tree, i);
+      std::size_t last = i;
+      for (int k = 0; k < tree[i].arity(); ++k) {
+        const std::size_t first = subtreeBegin(tree, --last);
+        shorter.push_back(without(begin, first, last + 1, i + 1));
+        last = first;
+      }
+    }
+    return shorter;
+  }
+
+ private:
+  /// Of a sum or difference of `term` and a parameter: the parameter.
+  static std::optional<std::uint32_t> shiftOf(std::span<const Token> sum, std::span<const Token> term) {
+    const bool is_sum = sum.back() == Token::operation(Op::kAdd) || sum.back() == Token::operation(Op::kSub);
+    if (!is_sum || sum.size() != term.size() + 2) return {};
+    for (const std::size_t place : {std::size_t{0}, term.size()}) {
+      const Token& parameter = sum[place];
+      if (parameter.kind != Token::Kind::kParameter) continue;
+      if (std::ranges::equal(sum.subspan(place == 0 ? 1 : 0, term.size()), term)) return parameter.index;
+    }
+    return {};
+  }
+
+  /// Without the tokens from `begin` to `first` and from `last` to `end`.
+  Variant without(std::size_t begin, std::size_t first, std::size_t last, std::size_t end) const {
+    Variant result;
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      if ((i >= begin && i < first) || (i >= last && i < end)) continue;
+      Token token = tree[i];
+      if (token.kind == Token::Kind::kParameter) {
+        result.values.push_back(values[token.index]);
+        token.index = static_cast<std::uint32_t>(result.values.size() - 1);
+      }
+      result.tree.push_back(token);
+    }
+    return result;
+  }
 };
 
 /// The formulas that a variant may be written as, all of them admitted, each once.
@@ -168,8 +235,10 @@ Result<std::vector<Polisher::Variant>> Polisher::scaledVariantsOf(std::span<cons
     offset.append(scaling.offset, Op::kAdd);
     for (Variant* variant : {&scaled, &offset}) {
       variant->undo(link);
-      variants.push_back(std::move(*variant));
+      variants.push_back(*variant);
     }
+    if (!rules_.grammar.writable()[static_cast<std::size_t>(Op::kSquare)]) continue;
+    if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
   }
   return variants;
 }
@@ -238,8 +307,10 @@ Status Polisher::judge(std::span<Formula> formulas) const {
   return okStatus();
 }
 
-/// The loss up to which a formula is as good as one of loss `loss`.
-double Polisher::limitOf(double loss) const noexcept { return std::max(loss + kHarm * std::fabs(loss), rounding_); }
+/// The loss up to which a formula is as good as one of loss `loss`, if losses up to `rounding` are rounding.
+double Polisher::limitOf(double loss, double rounding) noexcept {
+  return std::max(loss + kHarm * std::fabs(loss), rounding);
+}
 
 /// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
 /// loss of each.
@@ -262,7 +333,7 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   };
   for (std::size_t i = 0; i < formulas.size(); ++i) note(formulas[i], owners[i]);
   for (std::size_t v = 0; v < variants.size(); ++v) {
-    if (least[v] <= limitOf(variants[v].loss)) continue;
+    if (least[v] <= limitOf(variants[v].loss, rounding_)) continue;
     owners.resize(owners.size() + exact_forms[v].size(), v);
     std::ranges::move(exact_forms[v], std::back_inserter(exact));
   }
@@ -327,6 +398,7 @@ std::vector<Polisher::Variant> Polisher::rounderThan(const Variant& variant, dou
   const auto round = [&](const auto& numberOf) {
     if (std::optional<Variant> other = variant.rounded(numberOf)) rounder.push_back(*std::move(other));
   };
+  std::ranges::move(variant.shortened(), std::back_inserter(rounder));
   std::vector<std::vector<double>> numbers;
   std::size_t most = 0;
   for (std::size_t p = 0; p < variant.values.size(); ++p) {
@@ -348,10 +420,40 @@ std::vector<Polisher::Variant> Polisher::rounderThan(const Variant& variant, dou
   return rounder;
 }
 
+/// For each variant, the loss up to which losses are rounding. A constant of an exact formula is not known better than
+/// to a unit in the last place.
+Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> variants, double floor) const {
+  std::vector<Variant> trials;
+  std::vector<std::size_t> owners;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const Variant& variant = variants[v];
+    if (!(variant.loss <= floor)) continue;
+    for (std::size_t nudged = 0; nudged < variant.values.size(); ++nudged) {
+      for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
+        const auto numberOf = [&](std::size_t p) -> std::optional<double> {
+          return p == nudged ? std::nextafter(variant.values[p], towards) : variant.values[p];
+        };
+        if (std::optional<Variant> trial = variant.rounded(numberOf)) {
+          trials.push_back(*std::move(trial));
+          owners.push_back(v);
+        }
+      }
+    }
+  }
+  if (const Status fitted = fit(trials, 1); !fitted) return fitted.error();
+  std::vector<double> rounding(variants.size(), rounding_);
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    double& largest = rounding[owners[t]];
+    if (trials[t].loss > largest) largest = std::min(trials[t].loss, floor);
+  }
+  return rounding;
+}
+
 Result<Front> Polisher::round(const Front& front) const {
   struct Formed {
     Variant variant;
-    double least;  ///< the loss of the best variant that was seen
+    double least;     ///< the loss of the best variant that was seen
+    double rounding;  ///< the loss that is rounding
     bool is_done = false;
   };
   std::vector<Variant> variants;
@@ -361,8 +463,10 @@ Result<Front> Polisher::round(const Front& front) const {
     variants.push_back(std::move(variant));
   }
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted.error();
+  const Result<std::vector<double>> rounding = roundingOf(variants, front.floor());
+  if (!rounding) return rounding.error();
   std::vector<Formed> formed;
-  for (Variant& variant : variants) formed.push_back({variant, variant.loss});
+  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, (*rounding)[v]});
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
@@ -383,7 +487,7 @@ Result<Front> Polisher::round(const Front& front) const {
     // Of equal ones the first is taken, whose constants are the shortest.
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
-      if (!(trials[t].loss <= limitOf(owner.least))) continue;
+      if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
       if (owner.is_done || costOf(trials[t]) < costOf(owner.variant)) owner.variant = trials[t];
       owner.is_done = false;
     }
@@ -396,7 +500,7 @@ Result<Front> Polisher::round(const Front& front) const {
   // What is rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Formula& formula = front.formulas()[i];
-    if (!((*losses)[i] <= limitOf(limitOf(formula.loss)))) rounded.add(formula);
+    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, rounding_), rounding_))) rounded.add(formula);
   }
   return rounded;
 }

@@ -54,10 +54,10 @@ class Polisher {
   /// the loss. A finalist that cannot be fitted is left out. Errors: those of Engine::fit() as a whole.
   Status polish(std::span<const Finalist> finalists, Front& front) const;
 
-  /// The formulas of `front` with fewer and shorter constants. One constant after another becomes 0, 1 or a shorter
-  /// decimal, and the rest is fitted again, as long as the loss grows by a hundredth at most. An exact formula, whose
-  /// loss is within the floor of the front, gets the shortest constants that do not raise its loss above the rounding
-  /// of its evaluation, or numbers of laws (rounding.h). Errors likewise.
+  /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its
+  /// operands, or a constant becomes 0, 1 or a shorter decimal; the rest is fitted again, as long as the loss grows by
+  /// a hundredth at most. An exact formula, whose loss is within the floor of the front, gets the shortest constants
+  /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h). Errors likewise.
   Result<Front> round(const Front& front) const;
 
  private:
@@ -69,7 +69,8 @@ class Polisher {
   Result<std::vector<Variant>> scaledVariantsOf(std::span<const Finalist> finalists) const;
   Result<Forms> formsOf(const Variant& variant) const;
   std::pair<std::size_t, std::size_t> costOf(const Variant& variant) const;
-  double limitOf(double loss) const noexcept;
+  static double limitOf(double loss, double rounding) noexcept;
+  Result<std::vector<double>> roundingOf(std::span<const Variant> variants, double floor) const;
   std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, double floor) const;
   std::vector<Variant> rounderThan(const Variant& variant, double floor) const;
   Status fit(std::vector<Variant>& variants, unsigned passes) const;
