@@ -11,11 +11,12 @@
 namespace srjit::search {
 namespace {
 
+constexpr int kMostRounds = 3;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
 // Within these shares of its value a constant may be rounded.
-constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-12;
+constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
 constexpr double kToleranceWithoutErrors = 1e-7;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
 constexpr double kRounding = 4e-16;  // of a prediction: about two units in the last place
@@ -57,112 +58,6 @@ Expression withoutMagnitudes(const Expression& expression) {
 
 }  // namespace
 
-/// A formula with parameters, and what a fit made of them.
-struct Polisher::Variant {
-  Tree tree;
-  std::vector<double> values, errors;
-  double loss = std::numeric_limits<double>::infinity();
-
-  /// Applies `op` to the formula and another parameter.
-  void append(double start, Op op) {
-    tree.push_back(Token::parameter(static_cast<std::uint32_t>(values.size())));
-    tree.push_back(Token::operation(op));
-    values.push_back(start);
-  }
-
-  void undo(const Link& link) {
-    for (const Op op : link.inverse) tree.push_back(Token::operation(op));
-  }
-
-  /// The same with some parameters as numbers: those that `numberOf` gives one for.
-  template <class NumberOf>
-  std::optional<Variant> rounded(const NumberOf& numberOf) const {
-    Variant result;
-    result.tree = tree;
-    std::vector<Token> tokens;
-    for (std::size_t p = 0; p < values.size(); ++p) {
-      if (const std::optional<double> number = numberOf(p)) {
-        tokens.push_back(Token::constant(*number));
-      } else {
-        tokens.push_back(Token::parameter(static_cast<std::uint32_t>(result.values.size())));
-        result.values.push_back(values[p]);
-      }
-    }
-    if (result.values.size() == values.size()) return {};
-    for (Token& token : result.tree) {
-      if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
-    }
-    return result;
-  }
-
-  /// S * (S + p) as square(S + p / 2), which is the same but for a constant and has no large products that cancel. None
-  /// if there is no such product.
-  std::optional<Variant> completed() const {
-    for (std::size_t i = 0; i < tree.size(); ++i) {
-      if (tree[i] != Token::operation(Op::kMul)) continue;
-      const std::size_t right = subtreeBegin(tree, i - 1), left = subtreeBegin(tree, right - 1);
-      const std::span<const Token> a = std::span(tree).subspan(left, right - left);
-      const std::span<const Token> b = std::span(tree).subspan(right, i - right);
-      for (const auto& [factor, sum] : {std::pair(a, b), std::pair(b, a)}) {
-        const std::optional<std::uint32_t> shift = shiftOf(sum, factor);
-        if (!shift) continue;
-        Variant result;
-        result.tree.assign(tree.begin(), tree.begin() + static_cast<std::ptrdiff_t>(left));
-        result.values = values;
-        result.tree.insert(result.tree.end(), sum.begin(), sum.end());
-        result.tree.push_back(Token::operation(Op::kSquare));
-        result.tree.insert(result.tree.end(), tree.begin() + static_cast<std::ptrdiff_t>(i) + 1, tree.end());
-        result.values[*shift] /= 2;
-        return result;
-      }
-    }
-    return {};
-  }
-
-  /// The variants in which one of its operands takes the place of an operator.
-  std::vector<Variant> shortened() const {
-    std::vector<Variant> shorter;
-    for (std::size_t i = 0; i < tree.size(); ++i) {
-      const std::size_t begin = subtreeBegin(tree, i);
-      std::size_t last = i;
-      for (int k = 0; k < tree[i].arity(); ++k) {
-        const std::size_t first = subtreeBegin(tree, --last);
-        shorter.push_back(without(begin, first, last + 1, i + 1));
-        last = first;
-      }
-    }
-    return shorter;
-  }
-
- private:
-  /// Of a sum or difference of `term` and a parameter: the parameter.
-  static std::optional<std::uint32_t> shiftOf(std::span<const Token> sum, std::span<const Token> term) {
-    const bool is_sum = sum.back() == Token::operation(Op::kAdd) || sum.back() == Token::operation(Op::kSub);
-    if (!is_sum || sum.size() != term.size() + 2) return {};
-    for (const std::size_t place : {std::size_t{0}, term.size()}) {
-      const Token& parameter = sum[place];
-      if (parameter.kind != Token::Kind::kParameter) continue;
-      if (std::ranges::equal(sum.subspan(place == 0 ? 1 : 0, term.size()), term)) return parameter.index;
-    }
-    return {};
-  }
-
-  /// Without the tokens from `begin` to `first` and from `last` to `end`.
-  Variant without(std::size_t begin, std::size_t first, std::size_t last, std::size_t end) const {
-    Variant result;
-    for (std::size_t i = 0; i < tree.size(); ++i) {
-      if ((i >= begin && i < first) || (i >= last && i < end)) continue;
-      Token token = tree[i];
-      if (token.kind == Token::Kind::kParameter) {
-        result.values.push_back(values[token.index]);
-        token.index = static_cast<std::uint32_t>(result.values.size() - 1);
-      }
-      result.tree.push_back(token);
-    }
-    return result;
-  }
-};
-
 /// The formulas that a variant may be written as, all of them admitted, each once.
 struct Polisher::Forms {
   std::vector<Formula> simple;  ///< equal in real arithmetic, at least where no operand of abs is negative
@@ -201,19 +96,18 @@ Result<Polisher> Polisher::create(const Engine& engine, const PolishedData& data
   return polisher;
 }
 
-Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
+Result<std::vector<Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
   if (rules_.is_scaled) return scaledVariantsOf(finalists);
   std::vector<Variant> variants;
   for (const Finalist& finalist : finalists) {
-    Variant variant;
-    variant.tree = withoutConstants(finalist.tree, variant.values);
+    Variant variant = Variant::of(finalist.tree);
     variant.undo(*links_[finalist.link]);
     variants.push_back(std::move(variant));
   }
   return variants;
 }
 
-Result<std::vector<Polisher::Variant>> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
+Result<std::vector<Variant>> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
   std::vector<Variant> variants;
   TokenBatch batch;
   for (const Finalist& finalist : finalists) batch.add(finalist.tree);
@@ -227,8 +121,7 @@ Result<std::vector<Polisher::Variant>> Polisher::scaledVariantsOf(std::span<cons
     const Link& link = *links_[finalists[i].link];
     std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
-    Variant scaled;
-    scaled.tree = withoutConstants(finalists[i].tree, scaled.values);
+    Variant scaled = Variant::of(finalists[i].tree);
     Variant offset = scaled;
     scaled.append(scaling.factor, Op::kMul);
     offset.append(scaling.slope, Op::kMul);
@@ -346,15 +239,19 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   return least;
 }
 
-/// What of two acceptable variants is better.
-std::pair<std::size_t, std::size_t> Polisher::costOf(const Variant& variant) const {
+/// What of two acceptable variants is better: a simple formula, few parameters, few digits.
+std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   if (const Result<Forms> forms = formsOf(variant)) {
     for (const std::vector<Formula>* formulas : {&forms->simple, &forms->exact}) {
       for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
     }
   }
-  return {complexity, variant.values.size()};
+  int digits = 0;
+  for (const Token& token : variant.tree) {
+    if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
+  }
+  return {complexity, variant.values.size(), digits};
 }
 
 Status Polisher::addConstant(Front& front) const {
@@ -375,46 +272,46 @@ Status Polisher::polish(std::span<const Finalist> finalists, Front& front) const
   return added ? okStatus() : Status(added.error());
 }
 
-/// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else what is known of it.
-std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, double floor) const {
+/// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else what is known of it, one
+/// for each of kStandardErrors.
+std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) {
   const double value = variant.values[parameter], size = std::fabs(value), error = variant.errors[parameter];
-  const bool has_error = std::isfinite(error);
-  if (variant.loss <= std::max(floor, rounding_)) {
-    const double by_error = has_error ? kExactErrors * error : 0;
+  if (is_exact) {
+    const double by_error = error > 0 ? kExactErrors * error : kMostTolerance * size;
     return numbersNear(value, std::clamp(by_error, kExactTolerance * size, kMostTolerance * size));
   }
   std::vector<double> numbers;
   for (const double errors : kStandardErrors) {
-    const double by_error = has_error ? errors * error : kToleranceWithoutErrors * size;
+    const double by_error = std::isfinite(error) ? errors * error : kToleranceWithoutErrors * size;
     const double tolerance = std::clamp(by_error, kLeastTolerance * size, kMostTolerance * size);
-    const std::optional<double> number = shortestNear(value, tolerance);
-    if (number && (numbers.empty() || numbers.back() != *number)) numbers.push_back(*number);
+    if (const std::optional<double> number = shortestNear(value, tolerance)) numbers.push_back(*number);
   }
   return numbers;
 }
 
-std::vector<Polisher::Variant> Polisher::rounderThan(const Variant& variant, double floor) const {
-  std::vector<Variant> rounder;
-  const auto round = [&](const auto& numberOf) {
-    if (std::optional<Variant> other = variant.rounded(numberOf)) rounder.push_back(*std::move(other));
+std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) {
+  std::vector<Variant> rounder = variant.shortened();
+  const auto round = [&](std::span<const std::optional<double>> numbers) {
+    if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };
-  std::ranges::move(variant.shortened(), std::back_inserter(rounder));
+  const std::size_t count = variant.values.size();
   std::vector<std::vector<double>> numbers;
-  std::size_t most = 0;
-  for (std::size_t p = 0; p < variant.values.size(); ++p) {
-    numbers.push_back(numbersFor(variant, p, floor));
-    most = std::max(most, numbers.back().size());
+  for (std::size_t p = 0; p < count; ++p) numbers.push_back(numbersFor(variant, p, is_exact));
+  for (std::size_t i = 0; !is_exact && i < std::size(kStandardErrors); ++i) {
+    std::vector<std::optional<double>> all(count);
+    for (std::size_t p = 0; p < count; ++p) {
+      if (i < numbers[p].size()) all[p] = numbers[p][i];
+    }
+    round(all);
   }
-  for (std::size_t i = 0; i < most; ++i) {
-    round([&](std::size_t p) -> std::optional<double> {
-      return numbers[p].empty() ? std::nullopt : std::optional(numbers[p][std::min(i, numbers[p].size() - 1)]);
-    });
-  }
-  for (std::size_t only = 0; only < variant.values.size(); ++only) {
+  for (std::size_t only = 0; only < count; ++only) {
     std::vector<double> tried = {0, 1};
     tried.insert(tried.end(), numbers[only].begin(), numbers[only].end());
+    tried.erase(std::unique(tried.begin(), tried.end()), tried.end());
+    std::vector<std::optional<double>> one(count);
     for (const double number : tried) {
-      round([&](std::size_t p) { return p == only ? std::optional(number) : std::nullopt; });
+      one[only] = number;
+      round(one);
     }
   }
   return rounder;
@@ -429,14 +326,11 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
     const Variant& variant = variants[v];
     if (!(variant.loss <= floor)) continue;
     for (std::size_t nudged = 0; nudged < variant.values.size(); ++nudged) {
+      std::vector<std::optional<double>> numbers(variant.values.begin(), variant.values.end());
       for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
-        const auto numberOf = [&](std::size_t p) -> std::optional<double> {
-          return p == nudged ? std::nextafter(variant.values[p], towards) : variant.values[p];
-        };
-        if (std::optional<Variant> trial = variant.rounded(numberOf)) {
-          trials.push_back(*std::move(trial));
-          owners.push_back(v);
-        }
+        numbers[nudged] = std::nextafter(variant.values[nudged], towards);
+        trials.push_back(*variant.rounded(numbers));
+        owners.push_back(v);
       }
     }
   }
@@ -450,6 +344,26 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
 }
 
 Result<Front> Polisher::round(const Front& front) const {
+  Front rounded = front;
+  for (int round = 0; round < kMostRounds; ++round) {
+    std::vector<double> constants;
+    Result<Front> next = roundOnce(rounded, constants);
+    if (!next) return next.error();
+    rounded = *std::move(next);
+    // Simplifying may have computed others of them, which are not round.
+    const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
+      return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
+        return token.kind != Token::Kind::kConstant ||
+               std::ranges::find(constants, std::fabs(token.value)) != constants.end();
+      });
+    });
+    if (is_round) break;
+  }
+  return rounded;
+}
+
+/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
+Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
   struct Formed {
     Variant variant;
     double least;     ///< the loss of the best variant that was seen
@@ -457,14 +371,11 @@ Result<Front> Polisher::round(const Front& front) const {
     bool is_done = false;
   };
   std::vector<Variant> variants;
-  for (const Formula& formula : front.formulas()) {
-    Variant variant;
-    variant.tree = withoutConstants(formula.expression.tokens(), variant.values);
-    variants.push_back(std::move(variant));
-  }
+  for (const Formula& formula : front.formulas()) variants.push_back(Variant::of(formula.expression.tokens()));
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted.error();
   const Result<std::vector<double>> rounding = roundingOf(variants, front.floor());
   if (!rounding) return rounding.error();
+  const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
   std::vector<Formed> formed;
   for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, (*rounding)[v]});
   while (true) {
@@ -472,7 +383,7 @@ Result<Front> Polisher::round(const Front& front) const {
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, front.floor())) {
+      for (Variant& trial : rounderThan(formed[i].variant, isExact(formed[i].variant))) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -484,7 +395,7 @@ Result<Front> Polisher::round(const Front& front) const {
       double& least = formed[owners[t]].least;
       if (trials[t].loss < least) least = trials[t].loss;
     }
-    // Of equal ones the first is taken, whose constants are the shortest.
+    // Of equal ones the first is taken.
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
@@ -494,6 +405,11 @@ Result<Front> Polisher::round(const Front& front) const {
   }
   std::vector<Variant> results;
   for (Formed& one : formed) results.push_back(std::move(one.variant));
+  for (const Variant& result : results) {
+    for (const Token& token : result.tree) {
+      if (token.kind == Token::Kind::kConstant) constants.push_back(std::fabs(token.value));
+    }
+  }
   Front rounded(front.floor());
   const Result<std::vector<double>> losses = addTo(rounded, results);
   if (!losses) return losses.error();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
 #include "tools/search/tree.h"
+#include "tools/search/variant.h"
 
 namespace srjit::search {
 
@@ -61,18 +63,18 @@ class Polisher {
   Result<Front> round(const Front& front) const;
 
  private:
-  struct Variant;
   struct Forms;
 
   Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules);
   Result<std::vector<Variant>> variantsOf(std::span<const Finalist> finalists) const;
   Result<std::vector<Variant>> scaledVariantsOf(std::span<const Finalist> finalists) const;
   Result<Forms> formsOf(const Variant& variant) const;
-  std::pair<std::size_t, std::size_t> costOf(const Variant& variant) const;
+  std::tuple<std::size_t, std::size_t, int> costOf(const Variant& variant) const;
+  Result<Front> roundOnce(const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   Result<std::vector<double>> roundingOf(std::span<const Variant> variants, double floor) const;
-  std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, double floor) const;
-  std::vector<Variant> rounderThan(const Variant& variant, double floor) const;
+  static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
+  static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
   Status fit(std::vector<Variant>& variants, unsigned passes) const;
   Status judge(std::span<Formula> formulas) const;
   Result<std::vector<double>> addTo(Front& front, std::span<const Variant> variants) const;

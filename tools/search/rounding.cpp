@@ -80,6 +80,14 @@ std::vector<double> numbersNear(double value, double tolerance) {
   return numbers;
 }
 
+int digitsOf(double number) {
+  if (!std::isfinite(number)) return 0;
+  int digits = 1;
+  while (digits < std::numeric_limits<double>::max_digits10 && decimalOf(number, digits) != number) ++digits;
+  const bool is_of_law = digits > kDigitsOfLaws && simplestNear(number, kSameNumber * std::fabs(number)) == number;
+  return is_of_law ? kDigitsOfLaws : digits;
+}
+
 std::optional<double> shortestNear(double value, double tolerance) {
   if (!std::isfinite(value)) return {};
   if (std::fabs(value) <= tolerance) return 0;
