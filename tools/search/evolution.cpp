@@ -147,7 +147,7 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
       linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target, is_scaled);
   if (!links) return links.error();
   std::vector<Grammar> grammars;
-  for (const Link* link : *links) grammars.push_back(grammar->within(wrapperOf(*link, is_scaled)));
+  for (const Link* link : *links) grammars.push_back(grammar->within(wrapperOf(*link, *grammar, is_scaled)));
   if (rows == 0) rows = options.rows;
   if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);

@@ -22,11 +22,10 @@ constexpr Op kSeldomNested[] = {Op::kExp,  Op::kLog,  Op::kSin,  Op::kCos,  Op::
 struct StandIn {
   Op op, source;
 };
-constexpr StandIn kStandIns[] = {{Op::kSquare, Op::kMul}, {Op::kSquare, Op::kPow}, {Op::kCube, Op::kMul},
-                                 {Op::kCube, Op::kPow},   {Op::kInv, Op::kDiv},    {Op::kInv, Op::kPow},
-                                 {Op::kNeg, Op::kSub},    {Op::kNeg, Op::kMul}};
+constexpr StandIn kStandIns[] = {
+    {Op::kSquare, Op::kMul}, {Op::kCube, Op::kMul}, {Op::kInv, Op::kDiv}, {Op::kNeg, Op::kSub}, {Op::kNeg, Op::kMul}};
 
-constexpr std::size_t kScalingShare = 3;  // of the largest complexity, a + b f may take one part of so many
+constexpr std::size_t kScalingShare = 3;  // of the largest complexity, scaling may take one part of so many
 
 constexpr std::size_t at(Op op) { return static_cast<std::size_t>(op); }
 
@@ -189,12 +188,18 @@ Grammar Grammar::within(std::span<const Token> wrapper) const {
 }
 
 bool Grammar::canScale() const noexcept {
-  const auto isOfSums = [](Op op) { return op == Op::kAdd || op == Op::kMul; };
-  const std::size_t taken =
-      2 * std::size_t{options_.constant_complexity} + complexities_[at(Op::kAdd)] + complexities_[at(Op::kMul)];
-  return has(Op::kAdd) && has(Op::kMul) && taken <= options_.max_complexity / kScalingShare &&
-         std::ranges::none_of(
-             limits_, [&](const NestingLimit& limit) { return isOfSums(limit.outer) || isOfSums(limit.inner); });
+  const auto isOfScaling = [](Op op) { return op == Op::kAdd || op == Op::kMul; };
+  const auto isLimited = [&](const NestingLimit& limit) {
+    return isOfScaling(limit.outer) || isOfScaling(limit.inner);
+  };
+  return has(Op::kMul) && complexityOf(scaling()) <= options_.max_complexity / kScalingShare &&
+         std::ranges::none_of(limits_, isLimited);
+}
+
+std::vector<Token> Grammar::scaling() const {
+  std::vector<Token> tokens = {Token::constant(1), Token::operation(Op::kMul)};
+  if (has(Op::kAdd)) tokens.insert(tokens.end(), {Token::constant(0), Token::operation(Op::kAdd)});
+  return tokens;
 }
 
 bool Grammar::admits(std::span<const Token> tokens) const {

@@ -50,9 +50,9 @@ Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
 
 /// GrammarOptions made ready for use. Immutable; thread-safe.
 ///
-/// Simplification may write square, cube, inv and neg, which `operators` need not name: square and cube stand for mul
-/// (or pow), inv for div (or pow), neg for sub (or mul). A stand-in has the complexity and the limits of nesting of the
-/// operator that it stands for.
+/// Simplification may write square, cube, inv and neg, which `operators` need not name: square and cube stand for mul,
+/// inv for div, neg for sub or mul. A stand-in has the complexity and the limits of nesting of the operator that it
+/// stands for.
 class Grammar {
  public:
   /// Of trees over so many variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and a
@@ -73,9 +73,11 @@ class Grammar {
   Grammar within(std::span<const Token> wrapper) const;
   /// The largest complexity of a tree: what the wrapper leaves.
   std::size_t room() const noexcept { return room_; }
-  /// Whether islands may select by the best a + b f: `a + b` fits around a tree wherever it stands, and takes no more
+  /// Whether islands may select by the best a + b f: scaling() fits around a tree wherever it stands, and takes no more
   /// than a third of the largest complexity. Limits of nesting that name add or mul forbid it.
   bool canScale() const noexcept;
+  /// b and a of a + b f as tokens that follow f; only b if there is no add.
+  std::vector<Token> scaling() const;
 
   /// What a token adds to the complexity. An operator that formulas may not have adds 1.
   std::size_t complexityOf(const Token& token) const noexcept;

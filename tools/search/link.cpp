@@ -45,7 +45,7 @@ std::optional<Op> missing(const Link& link, const Grammar& grammar) {
 
 bool hasRoom(const Link& link, const Grammar& grammar, bool is_scaled) {
   const Token leaf[] = {Token::variable(0)};
-  return !missing(link, grammar) && grammar.within(wrapperOf(link, is_scaled)).admits(leaf);
+  return !missing(link, grammar) && grammar.within(wrapperOf(link, grammar, is_scaled)).admits(leaf);
 }
 
 template <class... Args>
@@ -71,11 +71,8 @@ bool admits(const Link& link, std::span<const double> target) {
 
 std::span<const Link> allLinks() noexcept { return kLinks; }
 
-std::vector<Token> wrapperOf(const Link& link, bool is_scaled) {
-  std::vector<Token> tokens;
-  if (is_scaled) {
-    tokens = {Token::constant(1), Token::operation(Op::kMul), Token::constant(0), Token::operation(Op::kAdd)};
-  }
+std::vector<Token> wrapperOf(const Link& link, const Grammar& grammar, bool is_scaled) {
+  std::vector<Token> tokens = is_scaled ? grammar.scaling() : std::vector<Token>();
   for (const Op op : link.inverse) tokens.push_back(Token::operation(op));
   return tokens;
 }

@@ -126,12 +126,12 @@ Result<std::vector<Variant>> Polisher::scaledVariantsOf(std::span<const Finalist
     scaled.append(scaling.factor, Op::kMul);
     offset.append(scaling.slope, Op::kMul);
     offset.append(scaling.offset, Op::kAdd);
-    for (Variant* variant : {&scaled, &offset}) {
-      variant->undo(link);
-      variants.push_back(*variant);
-    }
-    if (!rules_.grammar.writable()[static_cast<std::size_t>(Op::kSquare)]) continue;
+    scaled.undo(link);
+    variants.push_back(std::move(scaled));
+    if (!rules_.grammar.has(Op::kAdd)) continue;
+    offset.undo(link);
     if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
+    variants.push_back(std::move(offset));
   }
   return variants;
 }
