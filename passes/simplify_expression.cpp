@@ -1,16 +1,25 @@
 #include "passes/simplify_expression.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "ir/ops.h"
+#include "passes/rules/rewriter.h"
 #include "passes/rules/simplify.h"
+#include "passes/rules/tables.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
+
+constexpr NodeId kNone = ~NodeId{0};
+constexpr double kMostDenominator = 1000;
+constexpr int kMostPasses = 8;
 
 struct Power {
   NodeId base, exponent;
@@ -33,34 +42,237 @@ std::optional<Power> powerIn(const Dag& graph, const Node& node) {
   return Power{graph.node(base).operands[0], exponent};
 }
 
-/// The graph with its powers as they are read.
-Dag withPowers(const Dag& graph) {
-  Dag result(graph.precision());
-  std::vector<NodeId> places;
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (!node.isOperator()) {
-      places.push_back(result.copyLeaf(graph, id));
-    } else if (const std::optional<Power> power = powerIn(graph, node)) {
-      places.push_back(result.apply(Op::kPow, {places[power->base], places[power->exponent]}));
-    } else {
-      Operands operands{};
-      for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = places[node.operands[i]];
-      places.push_back(result.applyOrdered(node.op, operands));
+/// The base of exp2(logarithm * x), in which kernels compute base^x: a number of up to six digits, or e. Powers of two
+/// stay as they are.
+std::optional<double> baseOf(double logarithm) {
+  if (logarithm == std::trunc(logarithm)) return {};
+  if (logarithm == std::numbers::log2e) return std::numbers::e;
+  constexpr double kScale = 1e5;
+  const double base = std::exp2(logarithm);
+  if (!(base > 1 / kScale && base < kScale)) return {};
+  const double unit = std::pow(10, std::floor(std::log10(base))) / kScale;
+  const double rounded = unit < 1 ? std::rint(base / unit) / std::rint(1 / unit) : std::rint(base / unit) * unit;
+  return std::log2(rounded) == logarithm ? std::optional(rounded) : std::nullopt;
+}
+
+/// Whether x * factor is rather written x / n: then n, an integer.
+std::optional<double> denominatorOf(double factor) {
+  const double denominator = std::rint(1 / factor);
+  if (!(std::fabs(denominator) <= kMostDenominator) || 1 / denominator != factor) return {};
+  // A factor such as 0.125 or 0.05 is short itself.
+  const double scaled = factor * 1e4;
+  return std::rint(scaled) / 1e4 == factor ? std::nullopt : std::optional(denominator);
+}
+
+/// Writes a graph as people do: powers, quotients and signs. Those of powers and quotients are for fast mathematics;
+/// those of signs keep every bit, since negation is exact and rounding is symmetric.
+class Presentation {
+ public:
+  Presentation(const Dag& graph, Math math, const OperatorSet& operators)
+      : graph_(graph), is_fast_(math == Math::kFast), operators_(operators), result_(graph.precision()) {}
+
+  /// The graph; once.
+  Dag make() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      const Form form = node.isOperator() ? formOf(node) : leafOf(id);
+      forms_.push_back(form);
+    }
+    for (const NodeId root : graph_.roots()) result_.addRoot(forms_[root].node);
+    return std::move(result_);
+  }
+
+  /// Whether make() changed the sign of a term, so that rules may apply which did not.
+  bool hasNewSigns() const noexcept { return has_new_signs_; }
+
+ private:
+  /// A node of the result, and its negation, if that is simpler or as simple.
+  struct Form {
+    NodeId node, negated = kNone;
+    bool isNegative() const { return negated != kNone; }
+  };
+
+  bool has(Op op) const { return operators_[static_cast<std::size_t>(op)]; }
+  NodeId make(Op op, NodeId a, NodeId b) { return result_.applyOrdered(op, {a, b, 0}); }
+
+  Form leafOf(NodeId id) {
+    const Node& leaf = graph_.node(id);
+    const NodeId node = result_.copyLeaf(graph_, id);
+    const bool is_negative = leaf.kind == Token::Kind::kConstant && leaf.value < 0;
+    return {node, is_negative ? result_.constant(-leaf.value) : kNone};
+  }
+
+  Form formOf(const Node& node) {
+    if (is_fast_) {
+      if (const std::optional<NodeId> power = powerOf(node)) return {*power};
+    }
+    switch (node.op) {
+      case Op::kNeg:
+        return negationOf(forms_[node.operands[0]]);
+      case Op::kMul:
+      case Op::kDiv:
+        return productOf(node);
+      case Op::kAdd:
+        return {sumOf(node)};
+      case Op::kSub:
+        return {differenceOf(node)};
+      default:
+        break;
+    }
+    Operands operands{};
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = forms_[node.operands[i]].node;
+    return {result_.applyOrdered(node.op, operands)};
+  }
+
+  std::optional<NodeId> powerOf(const Node& node) {
+    if (!has(Op::kPow)) return {};
+    if (const std::optional<Power> power = powerIn(graph_, node)) {
+      return make(Op::kPow, forms_[power->base].node, forms_[power->exponent].node);
+    }
+    if (node.op != Op::kExp2) return {};
+    const Node& product = graph_.node(node.operands[0]);
+    if (!product.isOperator() || product.op != Op::kMul) return {};
+    NodeId factor = product.operands[0], exponent = product.operands[1];
+    if (graph_.node(factor).kind != Token::Kind::kConstant) std::swap(factor, exponent);
+    if (graph_.node(factor).kind != Token::Kind::kConstant) return {};
+    const std::optional<double> base = baseOf(graph_.node(factor).value);
+    if (!base) return {};
+    const NodeId power = forms_[exponent].node;
+    if (*base == std::numbers::e) return has(Op::kExp) ? std::optional(result_.apply(Op::kExp, {power})) : std::nullopt;
+    return make(Op::kPow, result_.constant(*base), power);
+  }
+
+  Form negationOf(const Form& operand) {
+    if (operand.isNegative()) return {sign(operand.negated)};
+    return {result_.apply(Op::kNeg, {operand.node}), operand.node};
+  }
+
+  Form productOf(const Node& node) {
+    const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
+    if (a.isNegative() && b.isNegative()) return {sign(quotientOr(node, a.negated, b.negated))};
+    Form form{quotientOr(node, a.node, b.node)};
+    if (a.isNegative()) form.negated = quotientOr(node, a.negated, b.node);
+    if (b.isNegative()) form.negated = quotientOr(node, a.node, b.negated);
+    return form;
+  }
+
+  /// The product or quotient `node` of other operands. A product with 1/3 is a quotient by 3.
+  NodeId quotientOr(const Node& node, NodeId a, NodeId b) {
+    if (node.op == Op::kMul && is_fast_ && has(Op::kDiv)) {
+      const auto divided = [&](NodeId factor, NodeId other) -> std::optional<NodeId> {
+        if (result_.node(factor).kind != Token::Kind::kConstant) return {};
+        const std::optional<double> denominator = denominatorOf(result_.node(factor).value);
+        if (!denominator) return {};
+        return make(Op::kDiv, other, result_.constant(*denominator));
+      };
+      if (const std::optional<NodeId> quotient = divided(a, b)) return *quotient;
+      if (const std::optional<NodeId> quotient = divided(b, a)) return *quotient;
+    }
+    return make(node.op, a, b);
+  }
+
+  NodeId sumOf(const Node& node) {
+    Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
+    // A constant is rather subtracted than subtracted from.
+    const bool is_first = b.isNegative() && graph_.node(node.operands[0]).kind == Token::Kind::kConstant;
+    if (a.isNegative() && (is_first || !b.isNegative())) std::swap(a, b);
+    if (b.isNegative() && has(Op::kSub)) return sign(make(Op::kSub, a.node, b.negated));
+    return make(Op::kAdd, forms_[node.operands[0]].node, forms_[node.operands[1]].node);
+  }
+
+  NodeId differenceOf(const Node& node) {
+    const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
+    if (a.isNegative() && b.isNegative()) return sign(make(Op::kSub, b.negated, a.negated));
+    if (!b.isNegative() || !has(Op::kAdd)) return make(Op::kSub, a.node, b.node);
+    return sign(make(Op::kAdd, a.node, b.negated));
+  }
+
+  NodeId sign(NodeId id) {
+    has_new_signs_ = true;
+    return id;
+  }
+
+  const Dag& graph_;
+  bool is_fast_;
+  const OperatorSet& operators_;
+  Dag result_;
+  bool has_new_signs_ = false;
+  std::vector<Form> forms_;  ///< by node of graph_
+};
+
+bool writesOthers(const Rule& rule, const OperatorSet& operators) {
+  OperatorSet known = operators;
+  for (const Token& token : rule.pattern.tokens()) {
+    if (token.kind == Token::Kind::kOp) known.set(static_cast<std::size_t>(token.op));
+  }
+  return std::ranges::any_of(rule.replacement.tokens(), [&](const Token& token) {
+    return token.kind == Token::Kind::kOp && !known[static_cast<std::size_t>(token.op)];
+  });
+}
+
+/// The sets of `rules` without the rules that write other operators than their own and `operators`.
+std::vector<RulesOfOp> setsWithin(const RuleTables& rules, const OperatorSet& operators) {
+  std::vector<RulesOfOp> sets(rules.ops.begin(), rules.ops.end());
+  for (std::size_t op = 0; op < sets.size(); ++op) {
+    const std::size_t end = op + 1 < sets.size() ? sets[op + 1].first : rules.variants.size();
+    std::uint64_t kept = 0;
+    for (std::size_t v = sets[op].first; v < end; ++v) {
+      const bool is_kept = !writesOthers(allRules()[rules.variants[v].rule], operators);
+      kept |= std::uint64_t{is_kept} << (v - sets[op].first);
+    }
+    for (auto& by_sort : sets[op].takes) {
+      for (std::uint64_t& set : by_sort) set &= kept;
     }
   }
-  for (const NodeId root : graph.roots()) result.addRoot(places[root]);
-  return result;
+  return sets;
 }
 
 }  // namespace
 
+struct Simplifier::Rules {
+  Rules(Math wanted, Precision of, const OperatorSet& all) : math(wanted), precision(of), operators(all) {
+    const RuleClass rule_class = ruleClassOf(math);
+    tables = rulesFor(rule_class, math, precision);
+    folds = foldedOperators(rule_class, math, precision);
+    if (operators.all()) return;
+    sets = setsWithin(tables, operators);
+    tables.ops = sets;
+  }
+  Rules(const Rules&) = delete;
+  Rules& operator=(const Rules&) = delete;
+
+  Math math;
+  Precision precision;
+  OperatorSet operators;
+  std::vector<RulesOfOp> sets;  ///< that `tables` refers to, unless all operators are writable
+  RuleTables tables;
+  std::array<bool, kMostOps> folds;
+};
+
+Simplifier::Simplifier(Math math, Precision precision, const OperatorSet& operators)
+    : rules_(std::make_shared<const Rules>(math, precision, operators)) {}
+
+Expression Simplifier::operator()(const Expression& expression) const {
+  const Rules& rules = *rules_;
+  Expression simple = expression;
+  // Rules may apply to sums that were differences, and so on.
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    WorkingDag work(Dag::fromExpressions({&simple, 1}, rules.precision));
+    Rewriter rewriter(work.dag(), rules.tables, rules.folds, rules.math);
+    work.rebuild([](NodeId id) { return id; },
+                 [&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
+    const Dag graph = work.result();
+    Presentation presentation(graph, rules.math, rules.operators);
+    // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
+    Expression next = presentation.make().toExpression(0, std::numeric_limits<std::size_t>::max()).value();
+    if (!presentation.hasNewSigns() || next == simple) return next;
+    simple = std::move(next);
+  }
+  return simple;
+}
+
 Expression simplify(const Expression& expression, Math math, Precision precision) {
-  const Dag graph = Dag::fromExpressions({&expression, 1}, precision);
-  // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
-  Dag simple = simplify(graph, ruleClassOf(math), math);
-  if (math == Math::kFast) simple = withPowers(simple);
-  return simple.toExpression(0, std::numeric_limits<std::size_t>::max()).value();
+  return Simplifier(math, precision, OperatorSet().set())(expression);
 }
 
 }  // namespace srjit

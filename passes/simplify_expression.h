@@ -1,8 +1,12 @@
 // One expression in a simpler form, for people to read: what a search shows of its results.
 #pragma once
 
+#include <bitset>
+#include <memory>
+
 #include "ir/expression.h"
 #include "ir/numeric.h"
+#include "ir/ops.h"
 
 namespace srjit {
 
@@ -16,8 +20,24 @@ namespace srjit {
 /// rules of kFast apply in f64, too, and powers are written as such, not as exp2(log2(x0) * p0). Constants are computed
 /// in `precision`, and rounded to it.
 ///
-/// Operands of commutative operators may be exchanged. Parameters keep their indices, but one without effect goes, so
+/// Signs stand where people put them: x0 + -3 becomes x0 - 3, and x0 - x1 * -2 becomes x0 + x1 * 2. Operands of
+/// commutative operators may be exchanged. Parameters keep their indices, but one without effect goes, so
 /// parameterCount() may be smaller than before. Linear in the tokens, not recursive, thread-safe.
 Expression simplify(const Expression& expression, Math math = Math::kFast, Precision precision = Precision::kF64);
+
+/// Operators by enumerator.
+using OperatorSet = std::bitset<kOpCount>;
+
+/// simplify() for expressions that may have certain operators only. Immutable; copies share what it has; thread-safe.
+class Simplifier {
+ public:
+  /// Rules that write another operator than those of `operators` and of their own pattern are not applied.
+  Simplifier(Math math, Precision precision, const OperatorSet& operators);
+  Expression operator()(const Expression& expression) const;
+
+ private:
+  struct Rules;
+  std::shared_ptr<const Rules> rules_;
+};
 
 }  // namespace srjit

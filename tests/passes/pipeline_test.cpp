@@ -71,10 +71,10 @@ TEST(Pipelines, GiveThePinnedGraphs) {
                                            {"simplify-precise", 0x5af1034c568b1d4du},
                                        }));
   EXPECT_EQ(digestsOf(Math::kFast), (Digests{
-                                        {"fma", 0x6c552684d76370d4u},
-                                        {"hoist", 0x3365a763a6d41745u},
-                                        {"schedule", 0x58175e79227fa5e7u},
-                                        {"simplify-fast", 0xd5ba22ff5dfcfda5u},
+                                        {"fma", 0x11b03714500117c7u},
+                                        {"hoist", 0x9aa7f4f3d628a257u},
+                                        {"schedule", 0x7e4a5405158c5f22u},
+                                        {"simplify-fast", 0x9073aac29419d030u},
                                     }));
 }
 

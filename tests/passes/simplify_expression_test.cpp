@@ -53,6 +53,84 @@ TEST(SimplifyExpression, PowersStayPowers) {
   EXPECT_EQ(simplified("exp2(x0 * log2(x1))", Math::kPrecise), "exp2(x0 * log2(x1))");
 }
 
+TEST(SimplifyExpression, SignsStandWherePeoplePutThem) {
+  const struct {
+    const char *text, *strict, *fast;
+  } cases[] = {
+      {"x0 + -3", "x0 - 3", "x0 - 3"},
+      {"x0 - 3", "x0 - 3", "x0 - 3"},
+      {"x0 - x1 * -2.25", "x0 + x1 * 2.25", "x0 + x1 * 2.25"},
+      {"x0 + x1 * -2.25", "x0 - x1 * 2.25", "x0 - x1 * 2.25"},
+      {"x1 - x0 * (-1e25 / x1)", "x1 + x0 * (1e+25 / x1)", "x1 + x0 * (1e+25 / x1)"},
+      {"-3 * (x0 / -x1)", "3 * (x0 / x1)", "3 * (x0 / x1)"},
+      {"x0 * -2 + x1", "x1 - x0 * 2", "x1 - x0 * 2"},
+      {"x0 * -2 - x1 * -3", "x1 * 3 - x0 * 2", "x1 * 3 - x0 * 2"},
+      {"x0 * -2 - x1", "x0 * -2 - x1", "x0 * -2 - x1"},
+      {"-2 / x0 - 1", "-2 / x0 - 1", "-2 / x0 - 1"},
+      {"x0 + -0", "x0", "x0"},
+  };
+  const auto same = [](const char* a, const std::string& b) {  // whatever the order of operands
+    return simplify(infix(a), Math::kStrict) == simplify(infix(b), Math::kStrict) && infix(b).size() <= infix(a).size();
+  };
+  for (const auto& c : cases) {
+    const std::string strict = simplified(c.text, Math::kStrict), fast = simplified(c.text, Math::kFast);
+    EXPECT_TRUE(same(c.strict, strict)) << c.text << " became " << strict;
+    EXPECT_TRUE(same(c.fast, fast)) << c.text << " became " << fast;
+    EXPECT_EQ(strict.find("+ -"), std::string::npos) << strict;
+    EXPECT_EQ(strict.find("- -"), std::string::npos) << strict;
+  }
+}
+
+TEST(SimplifyExpression, WhatIsRedundantGoes) {
+  const struct {
+    const char *text, *fast;
+  } cases[] = {
+      {"5 + (x0 - (5 - x1))", "x0 + x1"},
+      {"exp(2 + log(x0))", "x0 * 7.38905609893065"},
+      {"x0^2 / x0", "x0"},
+      {"x0 / x0^3", "inv(square(x0))"},
+      {"9999999 * (x0 * x1) + x0 * x1", "10000000 * (x0 * x1)"},
+      {"10^x0", "10^x0"},
+      {"2.5^(x0 + x1)", "2.5^(x0 + x1)"},
+      {"2.718281828459045^x0", "exp(x0)"},
+      {"x0 / 3", "x0 / 3"},
+      {"x0 * 0.125", "x0 * 0.125"},
+      {"x1 - x0 / 3", "x1 - x0 / 3"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(simplify(infix(c.text)), simplify(infix(c.fast))) << simplified(c.text, Math::kFast);
+    EXPECT_EQ(simplify(infix(c.text)).size(), infix(c.fast).size()) << simplified(c.text, Math::kFast);
+  }
+  EXPECT_EQ(simplified("10^x0", Math::kFast), "10^x0");
+  EXPECT_EQ(simplified("2.718281828459045^x0", Math::kFast), "exp(x0)");
+  EXPECT_EQ(simplified("x0 / 3", Math::kFast), "x0 / 3");
+}
+
+TEST(SimplifyExpression, OperatorsThatAreNotNamedAreNotWritten) {
+  OperatorSet operators;
+  for (const Op op : {Op::kAdd, Op::kMul, Op::kDiv, Op::kPow, Op::kSqrt, Op::kExp, Op::kSquare}) {
+    operators.set(static_cast<std::size_t>(op));
+  }
+  const Simplifier simplifier(Math::kFast, Precision::kF64, operators);
+  ExpressionGenerator expressions = expressionsOfAllOperators(24);
+  for (int i = 0; i < 2000; ++i) {
+    const Expression before = expressions.next(), after = simplifier(before);
+    OperatorSet known = operators;
+    for (const Token& token : before.tokens()) {
+      if (token.kind == Token::Kind::kOp) known.set(static_cast<std::size_t>(token.op));
+    }
+    for (const Token& token : after.tokens()) {
+      ASSERT_TRUE(token.kind != Token::Kind::kOp || known[static_cast<std::size_t>(token.op)])
+          << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
+    }
+  }
+  const auto text = [&](const char* before) { return print(simplifier(infix(before)), Language::kInfix); };
+  EXPECT_EQ(text("sqrt(square(x0))"), "sqrt(square(x0))") << "abs is not named";
+  EXPECT_EQ(text("3^x0"), "3^x0");
+  EXPECT_EQ(text("x0^1.5"), "x0^1.5");
+  EXPECT_EQ(text("1 / x0"), "1 / x0");
+}
+
 TEST(SimplifyExpression, ConstantsAreRoundedToThePrecision) {
   EXPECT_EQ(simplify(infix("x0 * 0.1")), infix("x0 * 0.1"));
   EXPECT_EQ(simplify(infix("x0 * 0.1"), Math::kFast, Precision::kF32),
@@ -87,9 +165,10 @@ TEST(SimplifyExpression, StrictKeepsBits) {
 
 TEST(SimplifyExpression, WhatIsSimpleStays) {
   ExpressionGenerator expressions = expressionsOfAllOperators(23);
-  for (int i = 0; i < 500; ++i) {
-    const Expression once = simplify(expressions.next());
-    ASSERT_EQ(simplify(once), once) << print(once, Language::kInfix);
+  for (int i = 0; i < 5000; ++i) {
+    const Expression before = expressions.next(), once = simplify(before), twice = simplify(once);
+    ASSERT_EQ(twice, once) << print(before, Language::kInfix) << " became " << print(once, Language::kInfix)
+                           << " became " << print(twice, Language::kInfix);
   }
 }
 

@@ -146,7 +146,7 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
 }
 
 Result<SearchEnd> Run::run() {
-  const GroupContext context{setup_.grammar,          setup_.screen,      options_.island,    options_.seed,
+  const GroupContext context{setup_.grammars,         setup_.screen,      options_.island,    options_.seed,
                              options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
   if (const std::optional<SearchEnd> end = reason()) return *end;
@@ -198,8 +198,8 @@ Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& optio
   if (!setup) return setup.error();
   const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
   const DataView searched = setup->searched.view();
-  const Result<Polisher> polisher =
-      Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, setup->loss);
+  const Result<Polisher> polisher = Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links,
+                                                     {setup->grammar, setup->loss, setup->is_scaled});
   if (!polisher) return polisher.error();
   const Result<Polisher> in_time = polisher->withStop(timekeeper.ended()),
                          closing = polisher->withStop(timekeeper.closed());

@@ -18,6 +18,17 @@ constexpr Op kDefaultOperators[] = {Op::kAdd,  Op::kSub, Op::kMul, Op::kDiv, Op:
 constexpr Op kSeldomNested[] = {Op::kExp,  Op::kLog,  Op::kSin,  Op::kCos,  Op::kTan,  Op::kAsin, Op::kAcos,
                                 Op::kAtan, Op::kSinh, Op::kCosh, Op::kTanh, Op::kSqrt, Op::kErf,  Op::kLogistic};
 
+/// Operators that simplification makes of others. The first source that a grammar names counts.
+struct StandIn {
+  Op op, source;
+};
+constexpr StandIn kStandIns[] = {
+    {Op::kSquare, Op::kMul}, {Op::kCube, Op::kMul}, {Op::kInv, Op::kDiv}, {Op::kNeg, Op::kSub}, {Op::kNeg, Op::kMul}};
+
+constexpr std::size_t kScalingShare = 3;  // of the largest complexity, scaling may take one part of so many
+
+constexpr std::size_t at(Op op) { return static_cast<std::size_t>(op); }
+
 /// A word of a list, and where it is.
 struct Word {
   std::string_view text;
@@ -126,18 +137,28 @@ Result<Grammar> Grammar::create(GrammarOptions options, std::size_t variables) {
   return Grammar(std::move(options), variables);
 }
 
-Grammar::Grammar(GrammarOptions options, std::size_t variables) : options_(std::move(options)), variables_(variables) {
+Grammar::Grammar(GrammarOptions options, std::size_t variables)
+    : options_(std::move(options)), variables_(variables), room_(options_.max_complexity) {
   complexities_.fill(1);
   for (const OperatorUse& use : options_.operators) {
     by_arity_[static_cast<std::size_t>(arityOf(use.op))].push_back(use.op);
-    complexities_[static_cast<std::size_t>(use.op)] = use.complexity;
-    uses_[static_cast<std::size_t>(use.op)] = true;
+    complexities_[at(use.op)] = use.complexity;
+    uses_.set(at(use.op));
+  }
+  for (std::size_t op = 0; op < kOpCount; ++op) roles_[op] = static_cast<Op>(op);
+  writable_ = uses_;
+  for (const auto& [op, source] : kStandIns) {
+    if (writable_[at(op)] || !has(source)) continue;
+    writable_.set(at(op));
+    roles_[at(op)] = source;
+    complexities_[at(op)] = complexities_[at(source)];
   }
   limits_ = options_.nesting;
   if (!options_.allow_self_nesting) {
     for (const Op op : kSeldomNested) limits_.push_back({op, op, 0});
   }
-  std::erase_if(limits_, [&](const NestingLimit& limit) { return !has(limit.outer) || !has(limit.inner); });
+  std::erase_if(limits_,
+                [&](const NestingLimit& limit) { return !writable_[at(limit.outer)] || !writable_[at(limit.inner)]; });
 }
 
 std::size_t Grammar::complexityOf(const Token& token) const noexcept {
@@ -148,7 +169,7 @@ std::size_t Grammar::complexityOf(const Token& token) const noexcept {
     case Token::Kind::kVariable:
       return options_.variable_complexity;
     case Token::Kind::kOp:
-      return complexities_[static_cast<std::size_t>(token.op)];
+      return complexities_[at(token.op)];
   }
   __builtin_unreachable();
 }
@@ -159,33 +180,65 @@ std::size_t Grammar::complexityOf(std::span<const Token> tokens) const noexcept 
   return sum;
 }
 
+Grammar Grammar::within(std::span<const Token> wrapper) const {
+  Grammar inner = *this;
+  inner.wrapper_.insert(inner.wrapper_.begin(), wrapper.begin(), wrapper.end());
+  inner.room_ -= std::min(room_, complexityOf(wrapper));
+  return inner;
+}
+
+bool Grammar::canScale() const noexcept {
+  const auto isOfScaling = [](Op op) { return op == Op::kAdd || op == Op::kMul; };
+  const auto isLimited = [&](const NestingLimit& limit) {
+    return isOfScaling(limit.outer) || isOfScaling(limit.inner);
+  };
+  return has(Op::kMul) && complexityOf(scaling()) <= options_.max_complexity / kScalingShare &&
+         std::ranges::none_of(limits_, isLimited);
+}
+
+std::vector<Token> Grammar::scaling() const {
+  std::vector<Token> tokens = {Token::constant(1), Token::operation(Op::kMul)};
+  if (has(Op::kAdd)) tokens.insert(tokens.end(), {Token::constant(0), Token::operation(Op::kAdd)});
+  return tokens;
+}
+
 bool Grammar::admits(std::span<const Token> tokens) const {
-  return complexityOf(tokens) <= options_.max_complexity && keepsNesting(tokens);
+  const auto isWritable = [&](const Token& token) { return token.kind != Token::Kind::kOp || writable_[at(token.op)]; };
+  return complexityOf(tokens) <= room_ && std::ranges::all_of(tokens, isWritable) && keepsNesting(tokens);
 }
 
 bool Grammar::keepsNesting(std::span<const Token> tokens) const {
   std::array<unsigned, kOpCount> uses{};
-  for (const Token& token : tokens) {
-    if (token.kind == Token::Kind::kOp) ++uses[static_cast<std::size_t>(token.op)];
-  }
-  const auto usesOf = [&](Op op) { return uses[static_cast<std::size_t>(op)]; };
+  const auto isOf = [&](const Token& token, Op op) { return token.op == op || roles_[at(token.op)] == op; };
+  const auto forEachToken = [&](const auto& call) {
+    for (const std::span<const Token> part : {tokens, std::span<const Token>(wrapper_)}) {
+      for (const Token& token : part) call(token);
+    }
+  };
+  forEachToken([&](const Token& token) {
+    if (token.kind != Token::Kind::kOp) return;
+    ++uses[at(token.op)];
+    if (roles_[at(token.op)] != token.op) ++uses[at(roles_[at(token.op)])];
+  });
   thread_local std::vector<unsigned> counts;  // by value on the stack: the most `inner` on a path of it
   for (const NestingLimit& limit : limits_) {
     const unsigned self = limit.outer == limit.inner ? 1 : 0;
-    if (usesOf(limit.outer) == 0 || usesOf(limit.inner) <= limit.most + self) continue;
+    if (uses[at(limit.outer)] == 0 || uses[at(limit.inner)] <= limit.most + self) continue;
     counts.clear();
-    for (const Token& token : tokens) {
+    bool is_kept = true;
+    forEachToken([&](const Token& token) {
       unsigned most = 0;
       for (int i = 0; i < token.arity(); ++i) {
         most = std::max(most, counts.back());
         counts.pop_back();
       }
       if (token.kind == Token::Kind::kOp) {
-        if (token.op == limit.outer && most > limit.most) return false;
-        most += token.op == limit.inner ? 1 : 0;
+        is_kept = is_kept && !(isOf(token, limit.outer) && most > limit.most);
+        most += isOf(token, limit.inner) ? 1 : 0;
       }
       counts.push_back(most);
-    }
+    });
+    if (!is_kept) return false;
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Which trees a search may make: operators and what they cost, and how they may be nested.
+// Which formulas a search may make: operators and what they cost, and how they may be nested.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 
 #include "ir/expression.h"
 #include "ir/ops.h"
+#include "passes/simplify_expression.h"
 
 namespace srjit::search {
 
@@ -48,6 +49,10 @@ Result<std::vector<OperatorUse>> parseOperators(std::string_view text);
 Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
 
 /// GrammarOptions made ready for use. Immutable; thread-safe.
+///
+/// Simplification may write square, cube, inv and neg, which `operators` need not name: square and cube stand for mul,
+/// inv for div, neg for sub or mul. A stand-in has the complexity and the limits of nesting of the operator that it
+/// stands for.
 class Grammar {
  public:
   /// Of trees over so many variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and a
@@ -58,13 +63,28 @@ class Grammar {
   std::size_t variables() const noexcept { return variables_; }
   /// The operators of this arity; there may be none.
   std::span<const Op> operatorsOf(int arity) const noexcept { return by_arity_[static_cast<std::size_t>(arity)]; }
-  bool has(Op op) const noexcept { return uses_[static_cast<std::size_t>(op)]; }
+  bool has(Op op) const noexcept { return uses_[static_cast<std::size_t>(op)]; }  ///< whether it is named
 
-  /// What a token adds to the complexity. Operators that the search does not use, which simplification may give, add 1.
+  /// The operators that a formula may have: the named ones and their stand-ins.
+  const OperatorSet& writable() const noexcept { return writable_; }
+
+  /// The grammar of trees that `wrapper` is applied to: postfix tokens that follow a tree and leave one value. Such a
+  /// tree is admitted if tree and wrapper are.
+  Grammar within(std::span<const Token> wrapper) const;
+  /// The largest complexity of a tree: what the wrapper leaves.
+  std::size_t room() const noexcept { return room_; }
+  /// Whether islands may select by the best a + b f: scaling() fits around a tree wherever it stands, and takes no more
+  /// than a third of the largest complexity. Limits of nesting that name add or mul forbid it.
+  bool canScale() const noexcept;
+  /// b and a of a + b f as tokens that follow f; only b if there is no add.
+  std::vector<Token> scaling() const;
+
+  /// What a token adds to the complexity. An operator that formulas may not have adds 1.
   std::size_t complexityOf(const Token& token) const noexcept;
   std::size_t complexityOf(std::span<const Token> tokens) const noexcept;
 
-  /// Whether postfix `tokens`, a valid tree, are within the largest complexity and the limits of nesting.
+  /// Whether postfix `tokens`, a valid tree, have writable operators only, and with the wrapper are within the largest
+  /// complexity and the limits of nesting.
   bool admits(std::span<const Token> tokens) const;
 
  private:
@@ -73,10 +93,13 @@ class Grammar {
 
   GrammarOptions options_;
   std::size_t variables_;
-  std::vector<NestingLimit> limits_;  ///< of operators that are used
+  std::vector<NestingLimit> limits_;  ///< of writable operators
   std::array<std::vector<Op>, kMaxArity + 1> by_arity_;
+  std::array<Op, kOpCount> roles_{};  ///< what an operator stands for: itself, or a named operator
   std::array<unsigned, kOpCount> complexities_{};
-  std::array<bool, kOpCount> uses_{};
+  OperatorSet uses_, writable_;
+  std::vector<Token> wrapper_;
+  std::size_t room_;
 };
 
 }  // namespace srjit::search

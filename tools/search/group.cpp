@@ -58,7 +58,8 @@ Status Group::begin(Batch& batch) const {
   tbb::parallel_for(
       std::size_t{0}, batch.islands.size(),
       [&](std::size_t i) {
-        batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
+        batch.offspring[i] =
+            breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed);
       },
       breeding);
   if (context_->ended.stop_requested()) return stoppedByCaller();

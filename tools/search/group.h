@@ -16,7 +16,7 @@ namespace srjit::search {
 
 /// What all groups of a search share. Borrowed; must not change.
 struct GroupContext {
-  const Grammar& grammar;
+  std::span<const Grammar> grammars;  ///< by link, within its wrapper
   const Screen& screen;
   IslandOptions island;
   std::uint64_t seed;

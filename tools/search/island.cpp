@@ -41,7 +41,7 @@ const Individual& chooseParent(const Island& island, Random& random) {
 
 Tree makeChild(const Island& island, const Grammar& grammar, Random& random) {
   if (island.population.empty() || random.chance(kFreshBlood)) {
-    const std::size_t most = std::min(kFirstComplexity, grammar.options().max_complexity);
+    const std::size_t most = std::min(kFirstComplexity, grammar.room());
     return randomTree(grammar, 1 + random.below(most), random);
   }
   const Individual& mother = chooseParent(island, random);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,20 +38,29 @@ constexpr Link kLinks[] = {
     {"cos", [](double y) { return std::cos(y); }, [](double y) { return y >= 0 && y <= std::numbers::pi; }, kArcCosine},
 };
 
-/// Whether a search with this grammar uses the link if nothing is said of links.
-bool isUsual(const Link& link, const Grammar& grammar) {
-  return std::ranges::all_of(link.inverse, [&](Op op) {
-    switch (op) {
-      case Op::kInv:
-        return grammar.has(Op::kInv) || grammar.has(Op::kDiv);
-      case Op::kAsin:
-        return grammar.has(Op::kAsin) || grammar.has(Op::kSin);
-      case Op::kAcos:
-        return grammar.has(Op::kAcos) || grammar.has(Op::kCos);
-      default:
-        return grammar.has(op);
-    }
-  });
+/// The first operator of g^-1 that the grammar cannot write.
+std::optional<Op> missing(const Link& link, const Grammar& grammar) {
+  const auto op = std::ranges::find_if(
+      link.inverse, [&](Op inverse) { return !grammar.writable()[static_cast<std::size_t>(inverse)]; });
+  return op == link.inverse.end() ? std::nullopt : std::optional(*op);
+}
+
+bool hasRoom(const Link& link, const Grammar& grammar, bool is_scaled) {
+  const Token leaf[] = {Token::variable(0)};
+  return !missing(link, grammar) && grammar.within(wrapperOf(link, grammar, is_scaled)).admits(leaf);
+}
+
+template <class... Args>
+Error invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return {Errc::kInvalid, fmt::format(format, std::forward<Args>(args)...), {}};
+}
+
+Result<const Link*> findLink(std::string_view name) {
+  const auto link = std::ranges::find(kLinks, name, &Link::name);
+  if (link != std::end(kLinks)) return &*link;
+  std::string known;
+  for (const Link& other : kLinks) known += (known.empty() ? "" : ", ") + std::string(other.name);
+  return invalid("unknown link {}; there are {}", text::inQuotes(name), known);
 }
 
 bool admits(const Link& link, std::span<const double> target) {
@@ -62,27 +73,36 @@ bool admits(const Link& link, std::span<const double> target) {
 
 std::span<const Link> allLinks() noexcept { return kLinks; }
 
+std::vector<Token> wrapperOf(const Link& link, const Grammar& grammar, bool is_scaled) {
+  std::vector<Token> tokens = is_scaled ? grammar.scaling() : std::vector<Token>();
+  for (const Op op : link.inverse) tokens.push_back(Token::operation(op));
+  return tokens;
+}
+
 Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, const Grammar& grammar,
-                                          std::span<const double> target) {
+                                          std::span<const double> target, bool is_scaled) {
+  const auto isFree = [](const Link& link) { return &link == std::begin(kLinks); };
   std::vector<const Link*> links;
   for (const std::string& name : names) {
-    const auto link = std::ranges::find(kLinks, std::string_view(name), &Link::name);
-    if (link == std::end(kLinks)) {
-      std::string known;
-      for (const Link& other : kLinks) known += (known.empty() ? "" : ", ") + std::string(other.name);
-      return Error{Errc::kInvalid, fmt::format("unknown link {}; there are {}", text::inQuotes(name), known), {}};
+    const Result<const Link*> link = findLink(name);
+    if (!link) return link.error();
+    if (std::ranges::find(links, *link) != links.end()) return invalid("link {} occurs twice", name);
+    if (!isFree(**link) && !admits(**link, target)) {
+      return invalid("the target has values that link {} is not for", name);
     }
-    if (link != std::begin(kLinks) && !admits(*link, target)) {
-      return Error{Errc::kInvalid, fmt::format("the target has values that link {} is not for", name), {}};
+    if (const std::optional<Op> op = missing(**link, grammar)) {
+      return invalid(
+          "formulas of link {0} have {1}, which is no operator of the search: add {1}, or leave out the link", name,
+          infoOf(*op).name);
     }
-    if (std::ranges::find(links, link) != links.end()) {
-      return Error{Errc::kInvalid, fmt::format("link {} occurs twice", name), {}};
+    if (!isFree(**link) && !hasRoom(**link, grammar, is_scaled)) {
+      return invalid("the largest complexity or a limit of nesting leaves no formula of link {}", name);
     }
-    links.push_back(link);
+    links.push_back(*link);
   }
   if (!names.empty()) return links;
   for (const Link& link : kLinks) {
-    if (&link == std::begin(kLinks) || (isUsual(link, grammar) && admits(link, target))) links.push_back(&link);
+    if (isFree(link) || (admits(link, target) && hasRoom(link, grammar, is_scaled))) links.push_back(&link);
   }
   return links;
 }

@@ -22,11 +22,15 @@ struct Link {
 /// All; the first is the identity.
 std::span<const Link> allLinks() noexcept;
 
-/// Those of which g is defined for all of `target`, and gives more than one value there. `names`: the links that may be
-/// used; empty: those whose inverse the grammar can write, where division gives reciprocals; and sin (cos) if the
-/// grammar has it, though not asin (acos). Errors (kInvalid): an unknown name, one that occurs twice, and one that the
-/// target does not admit.
+/// What stands around a tree in a formula of the target, as tokens that follow the tree: Grammar::scaling() if
+/// `is_scaled`, then g^-1.
+std::vector<Token> wrapperOf(const Link& link, const Grammar& grammar, bool is_scaled);
+
+/// The links of `names`, or all links if it is empty, that `target` and `grammar` admit: g is defined for all of
+/// `target` and gives more than one value there, and the grammar admits g^-1 around a variable, scaled if
+/// `is_scaled`. The identity needs no grammar. Errors (kInvalid): an unknown name, one that occurs twice, and a named
+/// link that target or grammar does not admit.
 Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, const Grammar& grammar,
-                                          std::span<const double> target);
+                                          std::span<const double> target, bool is_scaled);
 
 }  // namespace srjit::search

@@ -2,20 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
-#include "passes/simplify_expression.h"
 #include "tools/search/rounding.h"
 #include "tools/search/screen.h"
 
 namespace srjit::search {
 namespace {
 
+constexpr int kMostRounds = 3;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
-constexpr double kLeastTolerance = 1e-7;                // and within this share of it
-constexpr double kMostTolerance = 1e-2;
-constexpr double kHarm = 1.01;  // a rounded formula's loss may be so many times the fitted one's
+constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
+// Within these shares of its value a constant may be rounded.
+constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
+constexpr double kToleranceWithoutErrors = 1e-7;
+constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
+constexpr double kRounding = 4e-16;  // of a prediction: about two units in the last place
 constexpr double kLeastDeterminant = 1e-12;
 
 /// The best a and b of a + b f by least squares, and the best b of b f.
@@ -45,63 +49,37 @@ Scaling bestScaling(std::span<const double> predictions, std::span<const double>
   return scaling;
 }
 
-Tree undoLink(Tree tokens, const Link& link) {
-  for (const Op op : link.inverse) tokens.push_back(Token::operation(op));
-  return tokens;
+/// The expression without its abs: the same where the operands are not negative.
+Expression withoutMagnitudes(const Expression& expression) {
+  std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
+  std::erase(tokens, Token::operation(Op::kAbs));
+  return Expression::create(std::move(tokens)).value();
 }
 
 }  // namespace
 
-/// A formula with parameters, and what a fit made of them.
-struct Polisher::Variant {
-  Tree tree;
-  std::vector<double> values, errors;
-  double loss = std::numeric_limits<double>::infinity();
+/// The formulas that a variant may be written as, all of them admitted, each once.
+struct Polisher::Forms {
+  std::vector<Formula> simple;  ///< equal in real arithmetic, at least where no operand of abs is negative
+  std::vector<Formula> exact;   ///< with the bits of the variant
 
-  /// Applies `op` to the formula and another parameter.
-  void append(double start, Op op) {
-    tree.push_back(Token::parameter(static_cast<std::uint32_t>(values.size())));
-    tree.push_back(Token::operation(op));
-    values.push_back(start);
-  }
-
-  /// The same with some parameters as numbers: those that `numberOf` gives one for.
-  template <class NumberOf>
-  std::optional<Variant> rounded(const NumberOf& numberOf) const {
-    Variant result;
-    result.tree = tree;
-    std::vector<Token> tokens;
-    for (std::size_t p = 0; p < values.size(); ++p) {
-      if (const std::optional<double> number = numberOf(p)) {
-        tokens.push_back(Token::constant(*number));
-      } else {
-        tokens.push_back(Token::parameter(static_cast<std::uint32_t>(result.values.size())));
-        result.values.push_back(values[p]);
-      }
-    }
-    if (result.values.size() == values.size()) return {};
-    for (Token& token : result.tree) {
-      if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
-    }
-    return result;
-  }
-
-  double toleranceOf(std::size_t p, double standard_errors) const {
-    const double by_error = std::isfinite(errors[p]) ? standard_errors * errors[p] : 0;
-    const double size = std::fabs(values[p]);
-    return std::clamp(by_error, kLeastTolerance * size, kMostTolerance * size);
-  }
-
-  /// The number that parameter p may stand for. One of a law where the formula is exact; else what is known of it.
-  std::optional<double> numberOf(std::size_t p, double exact, double standard_errors) const {
-    const double tolerance = toleranceOf(p, standard_errors);
-    return loss <= exact ? simplestNear(values[p], tolerance) : shortestNear(values[p], tolerance);
+  bool has(const Expression& expression) const {
+    const auto isIn = [&](const std::vector<Formula>& formulas) {
+      return std::ranges::find(formulas, expression, &Formula::expression) != formulas.end();
+    };
+    return isIn(simple) || isIn(exact);
   }
 };
 
+Polisher::Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules)
+    : engine_(engine),
+      links_(links.begin(), links.end()),
+      rules_(rules),
+      simplifier_(Math::kFast, Precision::kF64, rules.grammar.writable()) {}
+
 Result<Polisher> Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
-                                  const Grammar& grammar, const LossOptions& loss) {
-  Polisher polisher(engine, links, grammar, loss);
+                                  const PolishRules& rules) {
+  Polisher polisher(engine, links, rules);
   const auto upload = [&](const DataView& view, std::optional<Dataset>& to) -> Status {
     Result<Dataset> uploaded = engine.upload(view);
     if (!uploaded) return uploaded.error();
@@ -114,6 +92,7 @@ Result<Polisher> Polisher::create(const Engine& engine, const PolishedData& data
     if (const Status status = upload(data.held_out->view(), polisher.held_out_); !status) return status.error();
   }
   polisher.fitted_rows_ = &data.fitted;
+  polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   return polisher;
 }
 
@@ -127,18 +106,21 @@ Result<Polisher> Polisher::withStop(std::stop_token stop) const {
   return other;
 }
 
-Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
+Result<std::vector<Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
+  if (rules_.is_scaled) return scaledVariantsOf(finalists);
   std::vector<Variant> variants;
-  if (!isOfSquares(loss_)) {
-    for (const Finalist& finalist : finalists) {
-      for (const Exponents exponents : waysToFit(finalist.tree)) {
-        Variant variant;
-        variant.tree = withoutConstants(finalist.tree, variant.values, exponents);
-        variants.push_back(std::move(variant));
-      }
+  for (const Finalist& finalist : finalists) {
+    for (const Exponents exponents : waysToFit(finalist.tree)) {
+      Variant variant = Variant::of(finalist.tree, exponents);
+      variant.undo(*links_[finalist.link]);
+      variants.push_back(std::move(variant));
     }
-    return variants;
   }
+  return variants;
+}
+
+Result<std::vector<Variant>> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
+  std::vector<Variant> variants;
   TokenBatch batch;
   for (const Finalist& finalist : finalists) batch.add(finalist.tree);
   const Result<Program> program = engine_.compile(batch.view());
@@ -152,16 +134,17 @@ Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Fina
     std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
     for (const Exponents exponents : waysToFit(finalists[i].tree)) {
-      Variant scaled;
-      scaled.tree = withoutConstants(finalists[i].tree, scaled.values, exponents);
+      Variant scaled = Variant::of(finalists[i].tree, exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);
       offset.append(scaling.offset, Op::kAdd);
-      for (Variant* variant : {&scaled, &offset}) {
-        variant->tree = undoLink(std::move(variant->tree), link);
-        variants.push_back(std::move(*variant));
-      }
+      scaled.undo(link);
+      variants.push_back(std::move(scaled));
+      if (!rules_.grammar.has(Op::kAdd)) continue;
+      offset.undo(link);
+      if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
+      variants.push_back(std::move(offset));
     }
   }
   return variants;
@@ -178,7 +161,7 @@ Status Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   if (!program) return program.error();
   const Result<Fits> fits =
       engine_.fit(*program, *fitted_, batch.starts,
-                  {.loss = loss_, .iterations = passes, .loss_tolerance = 1e-14, .step_tolerance = 1e-15});
+                  {.loss = rules_.loss, .iterations = passes, .loss_tolerance = 1e-14, .step_tolerance = 1e-15});
   if (!fits) return fits.error();
   std::size_t at = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
@@ -192,51 +175,97 @@ Status Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   return okStatus();
 }
 
-/// The variant with its values, simplified; without losses.
-Result<Formula> Polisher::formulaOf(const Variant& variant) const {
+/// The variant with its values; without losses.
+Result<Polisher::Forms> Polisher::formsOf(const Variant& variant) const {
   const Result<Expression> open = Expression::create(variant.tree);
   if (!open) return open.error();
   const Result<Expression> closed = withParameters(*open, variant.values);
   if (!closed) return closed.error();
-  Expression simple = simplify(*closed);
-  const std::size_t complexity = grammar_->complexityOf(simple.tokens());
-  return Formula{.expression = std::move(simple), .complexity = complexity};
+  const Expression simple = simplify(*closed);
+  Forms forms;
+  const auto add = [&](std::vector<Formula>& to, const Expression& form) {
+    if (!rules_.grammar.admits(form.tokens()) || forms.has(form)) return;
+    to.push_back({.expression = form, .complexity = rules_.grammar.complexityOf(form.tokens())});
+  };
+  add(forms.simple, simple);
+  add(forms.simple, simplifier_(withoutMagnitudes(simple)));
+  add(forms.simple, simplifier_(*closed));
+  add(forms.exact, simplify(*closed, Math::kStrict));
+  add(forms.exact, *closed);
+  return forms;
 }
 
-Status Polisher::addTo(Front& front, std::span<const Variant> variants) const {
-  std::vector<Formula> formulas;
-  for (const Variant& variant : variants) {
-    if (!std::isfinite(variant.loss)) continue;
-    Result<Formula> formula = formulaOf(variant);
-    if (!formula) return formula.error();
-    formulas.push_back(*std::move(formula));
-  }
+/// Computes the losses of formulas.
+Status Polisher::judge(std::span<Formula> formulas) const {
+  if (formulas.empty()) return okStatus();
   std::vector<Expression> expressions;
   for (const Formula& formula : formulas) expressions.push_back(formula.expression);
   const Program program = engine_.compile(expressions);
-  const Result<Losses> losses = engine_.loss(program, *searched_, {}, loss_);
+  const Result<Losses> losses = engine_.loss(program, *searched_, {}, rules_.loss);
   if (!losses) return losses.error();
-  std::optional<Losses> held_out;
-  if (held_out_) {
-    Result<Losses> other = engine_.loss(program, *held_out_, {}, loss_);
-    if (!other) return other.error();
-    held_out = *std::move(other);
-  }
+  for (std::size_t i = 0; i < formulas.size(); ++i) formulas[i].loss = losses->values[i];
+  if (!held_out_) return okStatus();
+  const Result<Losses> held_out = engine_.loss(program, *held_out_, {}, rules_.loss);
+  if (!held_out) return held_out.error();
   for (std::size_t i = 0; i < formulas.size(); ++i) {
-    formulas[i].loss = losses->values[i];
-    if (held_out) {
-      const double loss = held_out->values[i];
-      formulas[i].held_out = std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
-    }
-    front.add(std::move(formulas[i]));
+    const double loss = held_out->values[i];
+    formulas[i].held_out = std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
   }
   return okStatus();
 }
 
-/// What of two acceptable variants is better.
-std::pair<std::size_t, std::size_t> Polisher::costOf(const Variant& variant) const {
-  const Result<Formula> formula = formulaOf(variant);
-  return {formula ? formula->complexity : ~std::size_t{0}, variant.values.size()};
+/// The loss up to which a formula is as good as one of loss `loss`, if losses up to `rounding` are rounding.
+double Polisher::limitOf(double loss, double rounding) noexcept {
+  return std::max(loss + kHarm * std::fabs(loss), rounding);
+}
+
+/// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
+/// loss of each.
+Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
+  std::vector<Formula> formulas, exact;
+  std::vector<std::size_t> owners;
+  std::vector<std::vector<Formula>> exact_forms(variants.size());
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    if (!std::isfinite(variants[v].loss)) continue;
+    Result<Forms> forms = formsOf(variants[v]);
+    if (!forms) return forms.error();
+    owners.resize(owners.size() + forms->simple.size(), v);
+    std::ranges::move(forms->simple, std::back_inserter(formulas));
+    exact_forms[v] = std::move(forms->exact);
+  }
+  if (const Status judged = judge(formulas); !judged) return judged.error();
+  std::vector<double> least(variants.size(), std::numeric_limits<double>::infinity());
+  const auto note = [&](const Formula& formula, std::size_t owner) {
+    if (formula.loss < least[owner]) least[owner] = formula.loss;
+  };
+  for (std::size_t i = 0; i < formulas.size(); ++i) note(formulas[i], owners[i]);
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    if (least[v] <= limitOf(variants[v].loss, rounding_)) continue;
+    owners.resize(owners.size() + exact_forms[v].size(), v);
+    std::ranges::move(exact_forms[v], std::back_inserter(exact));
+  }
+  if (const Status judged = judge(exact); !judged) return judged.error();
+  std::ranges::move(exact, std::back_inserter(formulas));
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    note(formulas[i], owners[i]);
+    front.add(std::move(formulas[i]));
+  }
+  return least;
+}
+
+/// What of two acceptable variants is better: a simple formula, few parameters, few digits.
+std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& variant) const {
+  std::size_t complexity = std::numeric_limits<std::size_t>::max();
+  if (const Result<Forms> forms = formsOf(variant)) {
+    for (const std::vector<Formula>* formulas : {&forms->simple, &forms->exact}) {
+      for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
+    }
+  }
+  int digits = 0;
+  for (const Token& token : variant.tree) {
+    if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
+  }
+  return {complexity, variant.values.size(), digits};
 }
 
 Status Polisher::addConstant(Front& front) const {
@@ -244,7 +273,8 @@ Status Polisher::addConstant(Front& front) const {
   variants[0].tree = {Token::parameter(0)};
   variants[0].values = {fitted_rows_->targetMean()};
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted;
-  return addTo(front, variants);
+  const Result<std::vector<double>> added = addTo(front, variants);
+  return added ? okStatus() : Status(added.error());
 }
 
 Status Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
@@ -252,54 +282,124 @@ Status Polisher::polish(std::span<const Finalist> finalists, Front& front) const
   Result<std::vector<Variant>> variants = variantsOf(finalists);
   if (!variants) return variants.error();
   if (const Status fitted = fit(*variants, kFitPasses); !fitted) return fitted;
-  return addTo(front, *variants);
+  const Result<std::vector<double>> added = addTo(front, *variants);
+  return added ? okStatus() : Status(added.error());
 }
 
-std::vector<Polisher::Variant> Polisher::rounderThan(const Variant& variant, double exact) const {
-  std::vector<Variant> rounder;
-  const auto round = [&](const auto& numberOf) {
-    if (std::optional<Variant> other = variant.rounded(numberOf)) rounder.push_back(*std::move(other));
-  };
-  for (const double errors : kStandardErrors) {
-    round([&](std::size_t p) { return variant.numberOf(p, exact, errors); });
+/// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else what is known of it, one
+/// for each of kStandardErrors.
+std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) {
+  const double value = variant.values[parameter], size = std::fabs(value), error = variant.errors[parameter];
+  if (is_exact) {
+    const double by_error = error > 0 ? kExactErrors * error : kMostTolerance * size;
+    return numbersNear(value, std::clamp(by_error, kExactTolerance * size, kMostTolerance * size));
   }
-  for (std::size_t only = 0; only < variant.values.size(); ++only) {
-    const auto roundOnly = [&](std::optional<double> number) {
-      round([&](std::size_t p) { return p == only ? number : std::nullopt; });
-    };
-    roundOnly(0);
-    roundOnly(1);
-    std::optional<double> last;
-    for (const double errors : kStandardErrors) {
-      const std::optional<double> number = variant.numberOf(only, exact, errors);
-      if (number != last) roundOnly(number);
-      last = number;
+  std::vector<double> numbers;
+  for (const double errors : kStandardErrors) {
+    const double by_error = std::isfinite(error) ? errors * error : kToleranceWithoutErrors * size;
+    const double tolerance = std::clamp(by_error, kLeastTolerance * size, kMostTolerance * size);
+    if (const std::optional<double> number = shortestNear(value, tolerance)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) {
+  std::vector<Variant> rounder = variant.shortened();
+  const auto round = [&](std::span<const std::optional<double>> numbers) {
+    if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
+  };
+  const std::size_t count = variant.values.size();
+  std::vector<std::vector<double>> numbers;
+  for (std::size_t p = 0; p < count; ++p) numbers.push_back(numbersFor(variant, p, is_exact));
+  for (std::size_t i = 0; !is_exact && i < std::size(kStandardErrors); ++i) {
+    std::vector<std::optional<double>> all(count);
+    for (std::size_t p = 0; p < count; ++p) {
+      if (i < numbers[p].size()) all[p] = numbers[p][i];
+    }
+    round(all);
+  }
+  for (std::size_t only = 0; only < count; ++only) {
+    std::vector<double> tried = {0, 1};
+    tried.insert(tried.end(), numbers[only].begin(), numbers[only].end());
+    tried.erase(std::unique(tried.begin(), tried.end()), tried.end());
+    std::vector<std::optional<double>> one(count);
+    for (const double number : tried) {
+      one[only] = number;
+      round(one);
     }
   }
   return rounder;
 }
 
+/// For each variant, the loss up to which losses are rounding. A constant of an exact formula is not known better than
+/// to a unit in the last place.
+Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> variants, double floor) const {
+  std::vector<Variant> trials;
+  std::vector<std::size_t> owners;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const Variant& variant = variants[v];
+    if (!(variant.loss <= floor)) continue;
+    for (std::size_t nudged = 0; nudged < variant.values.size(); ++nudged) {
+      std::vector<std::optional<double>> numbers(variant.values.begin(), variant.values.end());
+      for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
+        numbers[nudged] = std::nextafter(variant.values[nudged], towards);
+        trials.push_back(*variant.rounded(numbers));
+        owners.push_back(v);
+      }
+    }
+  }
+  if (const Status fitted = fit(trials, 1); !fitted) return fitted.error();
+  std::vector<double> rounding(variants.size(), rounding_);
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    double& largest = rounding[owners[t]];
+    if (trials[t].loss > largest) largest = std::min(trials[t].loss, floor);
+  }
+  return rounding;
+}
+
 Result<Front> Polisher::round(const Front& front) const {
+  Front rounded = front;
+  for (int round = 0; round < kMostRounds; ++round) {
+    std::vector<double> constants;
+    Result<Front> next = roundOnce(rounded, constants);
+    if (!next) return next.error();
+    rounded = *std::move(next);
+    // Simplifying may have computed others of them, which are not round.
+    const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
+      return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
+        return token.kind != Token::Kind::kConstant ||
+               std::ranges::find(constants, std::fabs(token.value)) != constants.end();
+      });
+    });
+    if (is_round) break;
+  }
+  return rounded;
+}
+
+/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
+Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
   struct Formed {
     Variant variant;
-    double limit;
+    double least;     ///< the loss of the best variant that was seen
+    double rounding;  ///< the loss that is rounding
     bool is_done = false;
   };
   std::vector<Variant> variants;
   for (const Formula& formula : front.formulas()) {
-    Variant variant;
-    variant.tree = withoutConstants(formula.expression.tokens(), variant.values, Exponents::kWholeKept);
-    variants.push_back(std::move(variant));
+    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
   }
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted.error();
+  const Result<std::vector<double>> rounding = roundingOf(variants, front.floor());
+  if (!rounding) return rounding.error();
+  const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
   std::vector<Formed> formed;
-  for (Variant& variant : variants) formed.push_back({variant, std::max(variant.loss * kHarm, front.floor())});
+  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, (*rounding)[v]});
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, front.floor())) {
+      for (Variant& trial : rounderThan(formed[i].variant, isExact(formed[i].variant))) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -307,18 +407,33 @@ Result<Front> Polisher::round(const Front& front) const {
     }
     if (trials.empty()) break;
     if (const Status fitted = fit(trials, kTrialPasses); !fitted) return fitted.error();
-    // Of equal ones the first is taken, whose constants are the roundest.
+    for (std::size_t t = 0; t < trials.size(); ++t) {
+      double& least = formed[owners[t]].least;
+      if (trials[t].loss < least) least = trials[t].loss;
+    }
+    // Of equal ones the first is taken.
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
-      if (!(trials[t].loss <= owner.limit)) continue;
+      if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
       if (owner.is_done || costOf(trials[t]) < costOf(owner.variant)) owner.variant = trials[t];
       owner.is_done = false;
     }
   }
   std::vector<Variant> results;
   for (Formed& one : formed) results.push_back(std::move(one.variant));
+  for (const Variant& result : results) {
+    for (const Token& token : result.tree) {
+      if (token.kind == Token::Kind::kConstant) constants.push_back(std::fabs(token.value));
+    }
+  }
   Front rounded(front.floor());
-  if (const Status added = addTo(rounded, results); !added) return added.error();
+  const Result<std::vector<double>> losses = addTo(rounded, results);
+  if (!losses) return losses.error();
+  // What is rounded by some rows, or simplified, may be worse on all.
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Formula& formula = front.formulas()[i];
+    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, rounding_), rounding_))) rounded.add(formula);
+  }
   return rounded;
 }
 

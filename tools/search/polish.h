@@ -7,14 +7,17 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "passes/simplify_expression.h"
 #include "runtime/engine.h"
 #include "tools/search/front.h"
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
 #include "tools/search/tree.h"
+#include "tools/search/variant.h"
 
 namespace srjit::search {
 
@@ -31,12 +34,20 @@ struct PolishedData {
   const RowSet* held_out = nullptr;
 };
 
-/// Makes formulas of finalists. Not thread-safe.
+/// How a Polisher judges. Borrowed likewise.
+struct PolishRules {
+  const Grammar& grammar;
+  LossOptions loss;        ///< one that fits minimise
+  bool is_scaled = false;  ///< whether finalists were selected by the best a + b f, for a loss of squares
+};
+
+/// Makes formulas of finalists. All of them are admitted by the grammar, and their losses are those of the formulas as
+/// they are written: parsed again and evaluated by IEEE 754. Not thread-safe.
 class Polisher {
  public:
-  /// `engine` must be of Precision::kF64. `loss` is a loss that fits minimise. Errors: those of Engine::upload().
+  /// `engine` must be of Precision::kF64 and Math::kStrict. Errors: those of Engine::upload().
   static Result<Polisher> create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
-                                 const Grammar& grammar, const LossOptions& loss);
+                                 const PolishRules& rules);
 
   /// The same, whose calls end with an error of kLimit when `stop` is requested. Errors: those of Engine::withLimits().
   Result<Polisher> withStop(std::stop_token stop) const;
@@ -44,34 +55,41 @@ class Polisher {
   /// Adds the best constant to `front`, which all other formulas must beat. Errors: those of Engine::fit().
   Status addConstant(Front& front) const;
 
-  /// Adds to `front` the formulas that the finalists become, if they belong there: for losses of squares g^-1(b f) and
-  /// g^-1(a + b f), else f; with the constants fitted in f64, and simplified. A finalist that cannot be fitted is left
-  /// out. Errors: those of Engine::fit() as a whole.
+  /// Adds to `front` the formulas that the finalists become, if they belong there: g^-1(b f) and g^-1(a + b f) if
+  /// finalists are scaled, else g^-1(f); with the constants fitted in f64, and simplified as far as that does not raise
+  /// the loss. A finalist that cannot be fitted is left out. Errors: those of Engine::fit() as a whole.
   Status polish(std::span<const Finalist> finalists, Front& front) const;
 
-  /// The formulas of `front` with fewer and rounder constants. One constant after another becomes 0, 1, or a simple
-  /// number near it by its standard error (rounding.h), and the rest is fitted again, as long as the loss grows by a
-  /// hundredth at most, or stays within the floor of the front. Errors likewise.
+  /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its
+  /// operands, or a constant becomes 0, 1 or a shorter decimal; the rest is fitted again, as long as the loss grows by
+  /// a hundredth at most. An exact formula, whose loss is within the floor of the front, gets the shortest constants
+  /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h). Errors likewise.
   Result<Front> round(const Front& front) const;
 
  private:
-  struct Variant;
+  struct Forms;
 
-  Polisher(const Engine& engine, std::span<const Link* const> links, const Grammar& grammar, const LossOptions& loss)
-      : engine_(engine), links_(links.begin(), links.end()), grammar_(&grammar), loss_(loss) {}
+  Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules);
   Result<std::vector<Variant>> variantsOf(std::span<const Finalist> finalists) const;
-  Result<Formula> formulaOf(const Variant& variant) const;
-  std::pair<std::size_t, std::size_t> costOf(const Variant& variant) const;
-  std::vector<Variant> rounderThan(const Variant& variant, double exact) const;
+  Result<std::vector<Variant>> scaledVariantsOf(std::span<const Finalist> finalists) const;
+  Result<Forms> formsOf(const Variant& variant) const;
+  std::tuple<std::size_t, std::size_t, int> costOf(const Variant& variant) const;
+  Result<Front> roundOnce(const Front& front, std::vector<double>& constants) const;
+  static double limitOf(double loss, double rounding) noexcept;
+  Result<std::vector<double>> roundingOf(std::span<const Variant> variants, double floor) const;
+  static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
+  static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
   Status fit(std::vector<Variant>& variants, unsigned passes) const;
-  Status addTo(Front& front, std::span<const Variant> variants) const;
+  Status judge(std::span<Formula> formulas) const;
+  Result<std::vector<double>> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
   std::vector<const Link*> links_;
-  const Grammar* grammar_;
-  LossOptions loss_;
+  PolishRules rules_;
+  Simplifier simplifier_;  ///< by rules that write what the grammar admits
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
+  double rounding_ = 0;  ///< the loss of predictions that are off by their own rounding
 };
 
 }  // namespace srjit::search

@@ -1,5 +1,6 @@
 #include "tools/search/rounding.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -29,6 +30,17 @@ constexpr Factor kFactors[] = {{1, 0},
                                {std::numbers::sqrt2, 8},
                                {std::numbers::inv_sqrtpi / std::numbers::sqrt2, 9}};
 
+constexpr int kDigitsOfLaws = 10;      // a number of a law is rather meant than a decimal of so many digits
+constexpr double kSameNumber = 1e-14;  // relative difference of a fitted constant from the number that it is
+
+/// `value` rounded to so many significant digits.
+double decimalOf(double value, int digits) {
+  double rounded = 0;
+  const std::string text = fmt::format("{:.{}e}", value, digits - 1);
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  return rounded;
+}
+
 }  // namespace
 
 std::optional<double> simplestNear(double value, double tolerance) {
@@ -50,13 +62,37 @@ std::optional<double> simplestNear(double value, double tolerance) {
   return best;
 }
 
+std::vector<double> numbersNear(double value, double tolerance) {
+  std::vector<double> numbers;
+  if (!std::isfinite(value)) return numbers;
+  const auto add = [&](double number) {
+    if (std::fabs(number - value) > tolerance || std::ranges::find(numbers, number) != numbers.end()) return;
+    numbers.push_back(number);
+  };
+  for (int digits = 1; digits <= std::numeric_limits<double>::max_digits10; ++digits) {
+    if (digits == kDigitsOfLaws) {
+      for (const double within : {tolerance, kSameNumber * std::fabs(value)}) {
+        if (const std::optional<double> law = simplestNear(value, std::min(within, tolerance))) add(*law);
+      }
+    }
+    add(decimalOf(value, digits));
+  }
+  return numbers;
+}
+
+int digitsOf(double number) {
+  if (!std::isfinite(number)) return 0;
+  int digits = 1;
+  while (digits < std::numeric_limits<double>::max_digits10 && decimalOf(number, digits) != number) ++digits;
+  const bool is_of_law = digits > kDigitsOfLaws && simplestNear(number, kSameNumber * std::fabs(number)) == number;
+  return is_of_law ? kDigitsOfLaws : digits;
+}
+
 std::optional<double> shortestNear(double value, double tolerance) {
   if (!std::isfinite(value)) return {};
   if (std::fabs(value) <= tolerance) return 0;
   for (int digits = 1; digits < std::numeric_limits<double>::max_digits10; ++digits) {
-    double rounded = 0;
-    const std::string text = fmt::format("{:.{}e}", value, digits - 1);
-    std::from_chars(text.data(), text.data() + text.size(), rounded);
+    const double rounded = decimalOf(value, digits);
     if (std::fabs(rounded - value) <= tolerance) return rounded;
   }
   return value;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 namespace srjit::search {
 
@@ -9,6 +10,13 @@ namespace srjit::search {
 /// denominators, and these times a power of pi from pi^-2 to pi^2, its root, or that of 2. None if there is no such
 /// number.
 std::optional<double> simplestNear(double value, double tolerance);
+
+/// Numbers within `tolerance` of `value` that an exact formula may have for it, the shortest first, each once: decimals
+/// of 1 to 17 digits, and simplestNear() before those of 10 digits. None if `value` is not finite.
+std::vector<double> numbersNear(double value, double tolerance);
+
+/// How long a number is to read: its significant digits, but no more than 10 for a number that simplestNear() gives.
+int digitsOf(double number);
 
 /// The decimal with the fewest digits within `tolerance` of `value`: what is known of a measured constant. None if
 /// `value` is not finite.

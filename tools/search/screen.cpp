@@ -42,32 +42,33 @@ bool isOfSquares(const LossOptions& loss) noexcept {
 
 namespace {
 
-/// The sum of the weights, and the weighted sum of squared differences to the mean.
-struct Spread {
-  double weights = 0, squares = 0;
-};
-
-Spread spreadOf(const RowSet& rows) {
-  const double mean = rows.targetMean();
-  Spread spread;
+/// Of the differences to `centre`, weighted.
+double sumOfSquares(const RowSet& rows, double centre) noexcept {
+  double sum = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double difference = rows.target[r] - mean;
-    spread.weights += rows.weightOf(r);
-    spread.squares += rows.weightOf(r) * difference * difference;
+    const double difference = rows.target[r] - centre;
+    sum += rows.weightOf(r) * difference * difference;
   }
-  return spread;
+  return sum;
 }
 
-double lossOfSquares(LossKind kind, double share, const Spread& spread) {
-  switch (kind) {
+double weightsOf(const RowSet& rows) noexcept {
+  double weights = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) weights += rows.weightOf(r);
+  return weights;
+}
+
+/// The loss, one of squares, for this weighted sum of squared errors.
+double lossOfSum(const LossOptions& loss, double sum, const RowSet& rows) noexcept {
+  switch (loss.kind) {
     case LossKind::kSse:
-      return share * spread.squares;
+      return sum;
     case LossKind::kRmse:
-      return std::sqrt(share * spread.squares / spread.weights);
+      return std::sqrt(sum / weightsOf(rows));
     case LossKind::kNmse:
-      return share;
+      return sum / sumOfSquares(rows, rows.targetMean());
     default:
-      return share * spread.squares / spread.weights;
+      return sum / weightsOf(rows);
   }
 }
 
@@ -81,16 +82,17 @@ Expression predictionOffBy(double error) {
 
 Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
                                       const RowSet& rows) {
-  const Spread spread = spreadOf(rows);
+  const double squares = sumOfSquares(rows, rows.targetMean());
   SharesAsLosses losses{};
   if (isOfSquares(loss)) {
-    std::ranges::transform(shares, losses.begin(),
-                           [&](double share) { return lossOfSquares(loss.kind, share, spread); });
+    std::ranges::transform(shares, losses.begin(), [&](double share) {
+      return loss.kind == LossKind::kNmse ? share : lossOfSum(loss, share * squares, rows);
+    });
     return losses;
   }
   std::vector<Expression> predictions = {predictionOffBy(0)};
   for (const double share : shares) {
-    const double error = std::sqrt(share * spread.squares / spread.weights);
+    const double error = std::sqrt(share * squares / weightsOf(rows));
     predictions.insert(predictions.end(), {predictionOffBy(error), predictionOffBy(-error)});
   }
   DataView view = rows.view();
@@ -111,10 +113,18 @@ Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& l
   return losses;
 }
 
+double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept {
+  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
+  return lossOfSum(loss, share * share * sumOfSquares(rows, 0), rows);
+}
+
 Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                              const LossOptions& loss) {
+                              const LossOptions& loss, bool is_scaled) {
   LossOptions screened = loss;
-  if (isOfSquares(loss)) screened.kind = LossKind::kScaledNmse;
+  if (isOfSquares(loss)) {
+    const LossKind plain = rows.hasOneTarget() ? LossKind::kMse : LossKind::kNmse;
+    screened.kind = is_scaled ? LossKind::kScaledNmse : plain;
+  }
   Screen screen(engine, screened);
   for (const Link* link : links) {
     std::vector<double> target;

@@ -40,11 +40,11 @@ struct FitBatch {
 /// Datasets of an engine, one for each link. A cheap handle to shared state; const members are thread-safe.
 class Screen {
  public:
-  /// `loss` is what the search minimises. One of squared errors is computed of a + b f with the best a and b, against
-  /// the target of the link; others, for which there can be only the identity, as they are. `rows` may go afterwards.
-  /// Errors: those of Engine::upload().
+  /// `loss` is what the search minimises. One of squared errors is the normalised one against the target of the link,
+  /// of a + b f with the best a and b if `is_scaled`; others, for which there can be only the identity, are computed as
+  /// they are. `rows` may go afterwards. Errors: those of Engine::upload().
   static Result<Screen> create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                               const LossOptions& loss);
+                               const LossOptions& loss, bool is_scaled);
 
   /// Losses of `trees`, which are read before this returns. Not finite: not to be used.
   Result<Pending<Losses>> submitLoss(const TokenBatch& trees, std::size_t link) const;
@@ -71,5 +71,8 @@ using SharesAsLosses = std::array<double, 3>;
 /// engine must be of Precision::kF64.
 Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
                                       const RowSet& rows);
+
+/// The loss, one of squares, of predictions that are off by this share of each target; for other losses minus infinity.
+double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept;
 
 }  // namespace srjit::search

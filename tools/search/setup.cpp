@@ -85,18 +85,20 @@ Status checkOptions(const SearchOptions& options) {
 
 /// Of some rows of `searched`, whose calls end when `ended` is requested.
 Result<Screen> makeScreen(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                          const LossOptions& loss, std::stop_token ended) {
+                          const LossOptions& loss, bool is_scaled, std::stop_token ended) {
   Limits limits = engine.options().limits;
   limits.stop = std::move(ended);
   const Result<Engine> stoppable = engine.withLimits(limits);
-  return stoppable ? Screen::create(*stoppable, rows, links, loss) : stoppable.error();
+  return stoppable ? Screen::create(*stoppable, rows, links, loss, is_scaled) : stoppable.error();
 }
 
-/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
+/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting. Strict, so
+/// that a formula's loss is that of the formula as it is written.
 Result<Engine> makeWideEngine(EngineOptions options) {
   options.precision = Precision::kF64;
   options.device = "cpu";
   options.tier = Tier::kInterpret;
+  options.math = Math::kStrict;
   return Engine::create(options);
 }
 
@@ -122,31 +124,36 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
   // Of a constant target there is no share of the variance, but errors there are.
   if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
+  const bool is_scaled = isOfSquares(loss) && grammar->canScale();
   Result<std::vector<const Link*>> links =
-      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target);
+      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target, is_scaled);
   if (!links) return links.error();
+  std::vector<Grammar> grammars;
+  for (const Link* link : *links) grammars.push_back(grammar->within(wrapperOf(*link, *grammar, is_scaled)));
   if (rows == 0) rows = options.rows;
   if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
-  Result<Screen> screen = makeScreen(*engine, pick(searched, rows, rows_seed), *links, loss, std::move(ended));
+  Result<Screen> screen =
+      makeScreen(*engine, pick(searched, rows, rows_seed), *links, loss, is_scaled, std::move(ended));
   if (!screen) return screen.error();
   RowSet fitted = pick(searched, kFittedRows, rows_seed);
   const Result<SharesAsLosses> shares = lossesOfShares(*wide, loss, {kFloor, options.enough, kLooksExact}, searched);
   if (!shares) return shares.error();
   const auto [floor, enough, looks_exact] = *shares;
-  return SearchSetup{*std::move(engine), *std::move(wide), *std::move(grammar), loss, *std::move(links),
-                     std::move(searched), std::move(fitted), gatherRows(data, held_out), rows, *std::move(screen),
+  return SearchSetup{*std::move(engine), *std::move(wide), *std::move(grammar), loss, is_scaled, *std::move(links),
+                     std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
+                     *std::move(screen),
                      // Whether a custom loss is least at 0 is not known.
                      loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
                      isOfSquares(loss) ? kLooksExact : looks_exact};
 }
 
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {
-  const auto isGood = [&](const Individual& individual) {
-    return setup.grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
-           individual.complexity == setup.grammar.complexityOf(individual.tree) &&
+  const auto isGood = [&](const Individual& individual, const Grammar& grammar) {
+    return grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
+           individual.complexity == grammar.complexityOf(individual.tree) &&
            std::ranges::all_of(individual.tree, [&](const Token& token) {
-             return token.kind != Token::Kind::kVariable || token.index < setup.grammar.variables();
+             return token.kind != Token::Kind::kVariable || token.index < grammar.variables();
            });
   };
   if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
@@ -154,16 +161,20 @@ bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOpt
     const Island& island = state.islands[i];
     if (island.number != i || island.link >= setup.links.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
-    if (!std::ranges::all_of(island.population, isGood)) return false;
+    const auto isGoodThere = [&](const Individual& one) { return isGood(one, setup.grammars[island.link]); };
+    if (!std::ranges::all_of(island.population, isGoodThere)) return false;
     if (!std::ranges::is_sorted(island.population, {}, &Individual::complexity)) return false;
   }
-  for (const std::vector<Archived>& archive : state.archives) {
+  for (std::size_t link = 0; link < state.archives.size(); ++link) {
+    const std::vector<Archived>& archive = state.archives[link];
     const auto complexityOf = [](const Archived& archived) { return archived.individual.complexity; };
-    if (!std::ranges::all_of(archive, isGood, &Archived::individual)) return false;
+    const auto isGoodThere = [&](const Archived& one) { return isGood(one.individual, setup.grammars[link]); };
+    if (!std::ranges::all_of(archive, isGoodThere)) return false;
     if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), complexityOf) != archive.end()) return false;
   }
   return std::ranges::all_of(state.front.formulas(), [&](const Formula& formula) {
-    return formula.expression.variableCount() <= setup.grammar.variables();
+    return formula.expression.variableCount() <= setup.grammar.variables() &&
+           setup.grammar.admits(formula.expression.tokens());
   });
 }
 

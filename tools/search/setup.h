@@ -12,10 +12,12 @@
 namespace srjit::search {
 
 struct SearchSetup {
-  Engine engine, wide;  ///< in the engine's precision, and in f64 on the processor
+  Engine engine, wide;  ///< in the engine's precision, and in strict f64 on the processor
   Grammar grammar;
   LossOptions loss;  ///< of the options, but that nmse of a constant target is mse
+  bool is_scaled;    ///< whether islands select by the best a + b f
   std::vector<const Link*> links;
+  std::vector<Grammar> grammars;  ///< by link: of the trees that its formulas contain
   RowSet searched, fitted, held_out;
   std::size_t rows;    ///< for selection
   Screen screen;       ///< whose calls end when a search ends

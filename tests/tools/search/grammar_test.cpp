@@ -70,6 +70,52 @@ TEST(SearchGrammar, AddsComplexities) {
   EXPECT_EQ(grammar.complexityOf(expressionOf("x0 * x1").tokens()), 3u + 3 + 1) << "an operator that it does not use";
 }
 
+TEST(SearchGrammar, StandInsCountAsWhatTheyStandFor) {
+  const Grammar products = grammarOf({.operators = {{Op::kAdd}, {Op::kMul, 3}}});
+  const auto admits = [](const Grammar& grammar, const char* text) {
+    return grammar.admits(expressionOf(text).tokens());
+  };
+  EXPECT_TRUE(admits(products, "square(x0) + cube(x1)"));
+  EXPECT_TRUE(admits(products, "neg(x0)"));
+  EXPECT_FALSE(admits(products, "inv(x0)")) << "there is no quotient";
+  EXPECT_FALSE(admits(products, "x0 - x1"));
+  EXPECT_EQ(products.complexityOf(expressionOf("square(x0)").tokens()), 4u);
+  EXPECT_TRUE(admits(grammarOf({.operators = {{Op::kDiv}}}), "inv(x0)"));
+  EXPECT_FALSE(admits(grammarOf({.operators = {{Op::kPow}}}), "square(x0)")) << "it is x0^2 there";
+  EXPECT_FALSE(admits(grammarOf({.operators = {{Op::kAdd}}}), "neg(x0)"));
+  const Grammar limited = grammarOf({.operators = {{Op::kAdd}, {Op::kMul}}, .nesting = {{Op::kMul, Op::kAdd, 0}}});
+  EXPECT_FALSE(admits(limited, "square(x0 + x1)")) << "a product of sums";
+  EXPECT_TRUE(admits(limited, "square(x0) + x1"));
+  const Grammar named =
+      grammarOf({.operators = {{Op::kAdd}, {Op::kMul}, {Op::kSquare}}, .nesting = {{Op::kMul, Op::kAdd, 0}}});
+  EXPECT_TRUE(admits(named, "square(x0 + x1)")) << "square is an operator of its own";
+  const Grammar squares = grammarOf({.operators = {{Op::kAdd}, {Op::kMul}}, .nesting = {{Op::kSquare, Op::kAdd, 0}}});
+  EXPECT_FALSE(admits(squares, "square(x0 + x1)")) << "the limit names the stand-in";
+  EXPECT_TRUE(admits(squares, "(x0 + x1) * x0"));
+}
+
+TEST(SearchGrammar, AdmitsTreesWithinAWrapper) {
+  const Grammar grammar = grammarOf({.max_complexity = 6});
+  const Token root[] = {Token::operation(Op::kSqrt)};
+  const Grammar inner = grammar.within(root);
+  EXPECT_EQ(inner.room(), 5u);
+  EXPECT_TRUE(inner.admits(expressionOf("x0 * x1 + x2").tokens()));
+  EXPECT_TRUE(grammar.admits(expressionOf("sqrt(x0 * x1 + x2)").tokens()));
+  EXPECT_FALSE(inner.admits(expressionOf("sqrt(x0) + x2").tokens())) << "sqrt within sqrt";
+  EXPECT_FALSE(inner.admits(expressionOf("x0 * x1 + exp(x2)").tokens())) << "complexity 7";
+}
+
+TEST(SearchGrammar, IsScaledWhereProductsAndSumsFitAnywhere) {
+  EXPECT_TRUE(grammarOf().canScale());
+  EXPECT_TRUE(grammarOf({.max_complexity = 12}).canScale());
+  EXPECT_FALSE(grammarOf({.max_complexity = 11}).canScale()) << "a + b f takes more than a third";
+  EXPECT_FALSE(grammarOf({.operators = {{Op::kAdd}, {Op::kSin}}}).canScale());
+  EXPECT_TRUE(grammarOf({.operators = {{Op::kMul}}, .max_complexity = 6}).canScale()) << "b f takes less";
+  EXPECT_FALSE(grammarOf({.nesting = {{Op::kMul, Op::kAdd, 0}}}).canScale());
+  EXPECT_FALSE(grammarOf({.nesting = {{Op::kExp, Op::kAdd, 0}}}).canScale());
+  EXPECT_TRUE(grammarOf({.nesting = {{Op::kExp, Op::kSin, 0}}}).canScale());
+}
+
 TEST(SearchGrammar, LimitsComplexityAndNesting) {
   const Grammar grammar = grammarOf({.nesting = {{Op::kSin, Op::kAdd, 1}}, .max_complexity = 8});
   const auto admits = [&](const char* text) { return grammar.admits(expressionOf(text).tokens()); };

@@ -157,24 +157,40 @@ std::vector<std::string> namesOf(const std::vector<const Link*>& links) {
   return names;
 }
 
-TEST(SearchLinks, AreThoseThatTargetAndOperatorsAdmit) {
+TEST(SearchLinks, AreThoseThatTargetAndGrammarAdmit) {
   const std::vector<double> positive = {0.5, 2, 30}, mixed = {-1, 0, 1}, constant = {3, 3};
   const auto names = [&](std::span<const double> target, GrammarOptions options = {}) {
-    return namesOf(linksFor({}, Grammar::create(std::move(options), 1).value(), target).value());
+    const Grammar grammar = Grammar::create(std::move(options), 1).value();
+    return namesOf(linksFor({}, grammar, target, grammar.canScale()).value());
   };
   EXPECT_THAT(names(positive), testing::ElementsAre("identity", "inverse", "square", "inverse-square", "log"));
-  EXPECT_THAT(names(mixed), testing::ElementsAre("identity", "exp", "sin"));
+  EXPECT_THAT(names(mixed), testing::ElementsAre("identity", "exp")) << "neither asin nor acos is an operator";
   EXPECT_THAT(names(constant), testing::ElementsAre("identity"));
   EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kDiv}}}), testing::ElementsAre("identity", "inverse"));
+  EXPECT_THAT(names(mixed, {.operators = {{Op::kAdd}, {Op::kMul}, {Op::kAsin}}}),
+              testing::ElementsAre("identity", "sin"));
+  EXPECT_THAT(names(positive, {.nesting = {{Op::kInv, Op::kSqrt, 0}}}),
+              testing::ElementsAre("identity", "inverse", "square", "log"))
+      << "no root within a reciprocal";
+  EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kMul}, {Op::kExp, 29}}}),
+              testing::ElementsAre("identity"))
+      << "a wrapper of complexity 33";
 }
 
 TEST(SearchLinks, OfUnknownOrUnfitNamesAreErrors) {
   const Grammar grammar = Grammar::create({}, 1).value();
   const std::vector<double> target = {-1, 1};
-  const std::vector<std::string> unknown = {"cube"}, unfit = {"log"}, fit = {"identity", "sin"};
-  EXPECT_THAT(linksFor(unknown, grammar, target).error().message, testing::HasSubstr("unknown link 'cube'; there are"));
-  EXPECT_THAT(linksFor(unfit, grammar, target).error().message, testing::HasSubstr("link log"));
-  EXPECT_EQ(linksFor(fit, grammar, target)->size(), 2u);
+  const auto message = [&](const char* name, const Grammar& of) {
+    const std::vector<std::string> names = {name};
+    return linksFor(names, of, target, true).error().message;
+  };
+  EXPECT_THAT(message("cube", grammar), testing::HasSubstr("unknown link 'cube'; there are"));
+  EXPECT_THAT(message("log", grammar), testing::HasSubstr("link log"));
+  EXPECT_THAT(message("sin", grammar), testing::HasSubstr("add asin, or leave out the link"));
+  const Grammar small = Grammar::create({.operators = {{Op::kAdd}, {Op::kAsin, 40}}}, 1).value();
+  EXPECT_THAT(message("sin", small), testing::HasSubstr("leaves no formula of link sin"));
+  const std::vector<std::string> fit = {"identity", "exp"};
+  EXPECT_EQ(linksFor(fit, grammar, target, true)->size(), 2u);
 }
 
 TEST(SearchLinks, InverseUndoesForward) {

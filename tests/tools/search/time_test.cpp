@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/search/small_search.h"
-#include "tools/search/checkpoint.h"
+#include "tools/search/resume/checkpoint.h"
 
 namespace srjit::search {
 namespace {

@@ -114,6 +114,16 @@ TEST(SearchRounding, FindsTheNumbersOfLaws) {
   EXPECT_EQ(shortestNear(0.001, 0.01), 0);
 }
 
+TEST(SearchRounding, NumbersOfExactFormulasAreShortestFirst) {
+  EXPECT_THAT(numbersNear(9.809999999999995, 1e-3), testing::ElementsAre(9.81, 9.809999999999995));
+  EXPECT_THAT(numbersNear(-2, 0), testing::ElementsAre(-2));
+  const std::vector<double> thirds = numbersNear(1 / 3.0, 1e-7);
+  EXPECT_EQ(thirds[0], 0.3333333);
+  EXPECT_EQ(thirds[3], 1 / 3.0) << "before the decimals of ten digits and more";
+  EXPECT_EQ(thirds.size(), 10u);
+  EXPECT_TRUE(numbersNear(std::nan(""), 1).empty());
+}
+
 TEST(SearchRows, DrawsDifferentRowsInOrder) {
   const std::vector<std::size_t> rows = drawRows(1000, 100, 5);
   ASSERT_EQ(rows.size(), 100u);

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "sr-jit search 3";
+constexpr std::string_view kFormat = "sr-jit search 4";
 
 std::string postfixOf(std::span<const Token> tree) {
   return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);

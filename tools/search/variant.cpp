@@ -1,0 +1,111 @@
+#include "tools/search/variant.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace srjit::search {
+namespace {
+
+/// Of a sum or difference of `term` and a parameter: the parameter.
+std::optional<std::uint32_t> shiftOf(std::span<const Token> sum, std::span<const Token> term) {
+  const bool is_sum = sum.back() == Token::operation(Op::kAdd) || sum.back() == Token::operation(Op::kSub);
+  if (!is_sum || sum.size() != term.size() + 2) return {};
+  for (const std::size_t place : {std::size_t{0}, term.size()}) {
+    const Token& parameter = sum[place];
+    if (parameter.kind != Token::Kind::kParameter) continue;
+    if (std::ranges::equal(sum.subspan(place == 0 ? 1 : 0, term.size()), term)) return parameter.index;
+  }
+  return {};
+}
+
+/// `variant` without the tokens from `begin` to `first` and from `last` to `end`.
+Variant without(const Variant& variant, std::size_t begin, std::size_t first, std::size_t last, std::size_t end) {
+  Variant result;
+  for (std::size_t i = 0; i < variant.tree.size(); ++i) {
+    if ((i >= begin && i < first) || (i >= last && i < end)) continue;
+    Token token = variant.tree[i];
+    if (token.kind == Token::Kind::kParameter) {
+      result.values.push_back(variant.values[token.index]);
+      token.index = static_cast<std::uint32_t>(result.values.size() - 1);
+    }
+    result.tree.push_back(token);
+  }
+  return result;
+}
+
+}  // namespace
+
+Variant Variant::of(std::span<const Token> tokens, Exponents exponents) {
+  Variant variant;
+  variant.tree = withoutConstants(tokens, variant.values, exponents);
+  return variant;
+}
+
+void Variant::append(double start, Op op) {
+  tree.push_back(Token::parameter(static_cast<std::uint32_t>(values.size())));
+  tree.push_back(Token::operation(op));
+  values.push_back(start);
+}
+
+void Variant::undo(const Link& link) {
+  for (const Op op : link.inverse) tree.push_back(Token::operation(op));
+}
+
+std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> numbers) const {
+  Variant result;
+  result.tree = tree;
+  std::vector<Token> tokens;
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    if (numbers[p]) {
+      tokens.push_back(Token::constant(*numbers[p]));
+    } else {
+      tokens.push_back(Token::parameter(static_cast<std::uint32_t>(result.values.size())));
+      result.values.push_back(values[p]);
+    }
+  }
+  if (result.values.size() == values.size()) return {};
+  for (Token& token : result.tree) {
+    if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
+  }
+  return result;
+}
+
+std::optional<Variant> Variant::completed() const {
+  const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    if (tree[i] != Token::operation(Op::kMul)) continue;
+    const std::size_t right = subtreeBegin(tree, i - 1), left = subtreeBegin(tree, right - 1);
+    const std::span<const Token> a = std::span(tree).subspan(left, right - left);
+    const std::span<const Token> b = std::span(tree).subspan(right, i - right);
+    for (const auto& [factor, sum] : {std::pair(a, b), std::pair(b, a)}) {
+      const std::optional<std::uint32_t> shift = shiftOf(sum, factor);
+      if (!shift) continue;
+      Variant result;
+      result.tree.assign(tree.begin(), at(left));
+      result.tree.insert(result.tree.end(), sum.begin(), sum.end());
+      result.tree.push_back(Token::operation(Op::kSquare));
+      result.tree.insert(result.tree.end(), at(i + 1), tree.end());
+      result.values = values;
+      result.values[*shift] /= 2;
+      return result;
+    }
+  }
+  return {};
+}
+
+std::vector<Variant> Variant::shortened() const {
+  std::vector<Variant> shorter;
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    const std::size_t begin = subtreeBegin(tree, i);
+    std::size_t last = i;
+    for (int k = 0; k < tree[i].arity(); ++k) {
+      const std::size_t first = subtreeBegin(tree, --last);
+      shorter.push_back(without(*this, begin, first, last + 1, i + 1));
+      last = first;
+    }
+  }
+  return shorter;
+}
+
+}  // namespace srjit::search
