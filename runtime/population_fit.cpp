@@ -1,6 +1,7 @@
 #include "runtime/population_fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -21,7 +22,7 @@
 namespace srjit {
 namespace {
 
-constexpr double kNotFinite = std::numeric_limits<double>::infinity();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// Finds the linear parameters of one expression after another. Not thread-safe.
 class LinearFinder {
@@ -59,6 +60,16 @@ FitOptions fitOptions(const FitOptions& options, const Derivation& derivation, P
   if (derivation.quantity != Quantity::kReweighted) return own;
   own.loss_tolerance = std::max(own.loss_tolerance, 2 * lastPlace(precision));
   return own;
+}
+
+/// Where rows are left out, sums are means.
+fit::LevenbergMarquardt::Rows rowsOf(const Dataset::State& data, const Derivation& derivation) {
+  fit::LevenbergMarquardt::Rows rows{.count = static_cast<double>(data.rows), .are_of_squares = false};
+  if (derivation.quantity != Quantity::kNormalEquations) return rows;
+  const double mean_square = data.target_variance + data.target_mean * data.target_mean;
+  rows.are_of_squares = true;
+  rows.target_length = std::sqrt(mean_square * (derivation.skips_invalid ? 1 : data.weight_sum));
+  return rows;
 }
 
 /// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; of so many parameters that there
@@ -100,7 +111,7 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
       data_(base_.data.state()),
       derivation_(stepSums(data_, options.loss)),
       options_(fitOptions(options, derivation_, data_.precision)),
-      methods_(data_.precision, options_),
+      methods_(data_.precision, options_, rowsOf(data_, derivation_)),
       failures_(mergeFailures(program_.failures, failuresForWantOfColumns(*program_.source, data_))) {
   engine_.executor->execute([&] {
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
@@ -136,6 +147,7 @@ Result<Fits> PopulationFit::run() {
     }
     break;
   }
+  refine();
   return fits();
 }
 
@@ -165,6 +177,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   }
   if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
+  refinable_.resize(entries_.size());
   const auto scale = isScaled(options_.loss) ? fit::ParameterFit::Scale::kLastTwo : fit::ParameterFit::Scale::kNone;
   struct Finder {
     Finder(Precision precision, Math math) : linear(precision, math) {}
@@ -277,7 +290,11 @@ void PopulationFit::take(Sums& sums) {
       FitEntry& entry = *active_[i].entry;
       if (entry.error == nullptr) takeSums(method, entry, sumsFor(active_[i]));
       goes_on_[i] = entry.error == nullptr && !entry.fit.done();
-      if (goes_on_[i] != 0) nextParameters(active_[i]);
+      if (goes_on_[i] != 0) {
+        nextParameters(active_[i]);
+      } else {
+        refinable_[entry.expression * startCount() + entry.start] = isRefinable(entry) ? 1 : 0;
+      }
     }
   });
   dropEnded();
@@ -293,27 +310,31 @@ void PopulationFit::dropEnded() {
   active_.resize(left);
 }
 
-// Where rows are left out, sums of different rows are comparable as means.
 void PopulationFit::takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const {
   if (!derivation_.skips_invalid) return method.take(entry.fit, outputs);
-  const LossSums rows = readSums(outputs, derivation_, data_);
-  const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
-  // Fewer rows than parameters can be met by chance.
-  const bool is_out = options_.loss.nan == NanPolicy::kReject
-                          ? rows.valid < rows.rows
-                          : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
-  for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
+  const LossSums rows = takeMeans(entry, outputs);
   const double before = entry.fit.loss();
-  method.take(entry.fit, sums);
+  method.take(entry.fit, outputs.first(outputs.size() - derivation_.counts()));
   if (!(entry.fit.loss() < before)) return;
   entry.weights = rows.weights;
   entry.valid = rows.valid;
 }
 
+// Where rows are left out, sums of different rows are comparable as means.
+LossSums PopulationFit::takeMeans(const FitEntry& entry, std::span<double> outputs) const {
+  const LossSums rows = readSums(outputs, derivation_, data_);
+  // Fewer rows than parameters can be met by chance.
+  const bool is_out = options_.loss.nan == NanPolicy::kReject
+                          ? rows.valid < rows.rows
+                          : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
+  for (double& sum : outputs.first(outputs.size() - derivation_.counts())) {
+    sum = is_out ? std::numeric_limits<double>::infinity() : sum / rows.weights;
+  }
+  return rows;
+}
+
 Fits PopulationFit::fits() {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const std::size_t count = program_.source->expressions.size(), all = program_.source->parameterOffset(count);
-  const std::size_t start_count = count == 0 ? 0 : entries_.size() / count;
   Fits fits{.parameters = std::vector<double>(all, kUnknown), .standard_errors = std::vector<double>(all, kUnknown)};
   fits.losses.values.resize(count, kUnknown);
   fits.losses.valid_rows.resize(count);
@@ -323,12 +344,7 @@ Fits PopulationFit::fits() {
   std::vector<const FitEntry*> winners(count);
   engine_.executor->execute([&] {
     tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
-      FitEntry* best = nullptr;
-      for (std::size_t s = 0; s < start_count; ++s) {
-        FitEntry* const entry = entries_[e * start_count + s].get();
-        if (entry == nullptr) break;
-        if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
-      }
+      const FitEntry* const best = winnerOf(e);
       if (best != nullptr) write(methods_.local(), *best, fits);
       winners[e] = best;
     });
@@ -343,22 +359,48 @@ Fits PopulationFit::fits() {
   return fits;
 }
 
+FitEntry* PopulationFit::winnerOf(std::size_t expression) const {
+  FitEntry* best = nullptr;
+  const std::size_t starts = startCount();
+  for (const EntryPointer& entry : std::span(entries_).subspan(expression * starts, starts)) {
+    if (entry == nullptr) break;
+    if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry.get();
+  }
+  return best;
+}
+
+std::size_t PopulationFit::startCount() const {
+  const std::size_t count = program_.source->expressions.size();
+  return count == 0 ? 0 : entries_.size() / count;
+}
+
+// Where rows are left out, a fit has means.
+double PopulationFit::sumOf(const FitEntry& entry) const {
+  return entry.fit.loss() * (derivation_.skips_invalid ? entry.weights : 1);
+}
+
 void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const {
   const std::size_t e = entry.expression, first = program_.source->parameterOffset(e), own = givenParameters(e);
   std::ranges::copy(entry.fit.parameters().first(own), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
   if (derivation_.quantity == Quantity::kNormalEquations) {
-    std::vector<double> errors(entry.fit.parameters().size());
-    method.standardErrors(entry.fit, entry.valid, errors);
+    std::vector<double> errors = entry.inverse_diagonal;
+    if (errors.empty()) {
+      errors.resize(entry.fit.size());
+      method.standardErrors(entry.fit, entry.valid, errors);
+    } else {
+      const double freedom = static_cast<double>(entry.valid) - static_cast<double>(entry.rank);
+      const double squares = freedom > 0 ? sumOf(entry) : kUnknown;
+      for (double& error : errors) error = std::sqrt(error * squares / freedom);
+    }
     std::copy_n(errors.begin(), own, fits.standard_errors.begin() + static_cast<std::ptrdiff_t>(first));
   }
   fits.iterations[e] = entry.fit.passes();
-  fits.statuses[e] = entry.fit.status();
+  const FitStatus status = entry.fit.status();
+  const bool has_ended = status != FitStatus::kNotFinite && status != FitStatus::kCancelled;
+  fits.statuses[e] = own == 0 && has_ended ? FitStatus::kNoParameters : status;
   fits.starts[e] = entry.start;
   if (entry.fit.passes() == 0) return;
-  const LossSums sums{.terms = entry.fit.loss() * (derivation_.skips_invalid ? entry.weights : 1),
-                      .weights = entry.weights,
-                      .rows = data_.rows,
-                      .valid = entry.valid};
+  const LossSums sums{.terms = sumOf(entry), .weights = entry.weights, .rows = data_.rows, .valid = entry.valid};
   fits.losses.values[e] = lossOfSum(sums, data_.target_variance, options_.loss);
   fits.losses.valid_rows[e] = validRows(sums, options_.loss.nan);
 }

@@ -63,6 +63,8 @@ LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& ma
           .w = derivation.weighted ? variable(derivation.columns + 1) : graph::Value(1.0)};
 }
 
+graph::Value residualOf(const LossRow& row) { return row.y - row.f; }
+
 /// Those of the target alone.
 void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
   if (derivation.targetTerms() == 0) return;
@@ -128,6 +130,9 @@ void Deriver::run(const ExpressionGraph& f, const Derivation& derivation, std::s
     case Quantity::kNormalEquations:
     case Quantity::kReweighted:
       addStepTerms(derivation);
+      break;
+    case Quantity::kTangent:
+      addTangent(derivation);
       break;
   }
 }
@@ -200,7 +205,7 @@ std::vector<graph::Value> Deriver::derivatives() const {
 void Deriver::addStepTerms(const Derivation& derivation) {
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
-    const graph::Value residual = row.y - row.f;
+    const graph::Value residual = residualOf(row);
     roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(), residual * residual, residual, 1.0);
     return;
   }
@@ -211,6 +216,12 @@ void Deriver::addStepTerms(const Derivation& derivation) {
   const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
   const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
   roots_ = stepRoots(std::move(terms), by, loss.terms()[0], slope * -0.5, curvature * 0.5);
+}
+
+void Deriver::addTangent(const Derivation& derivation) {
+  const LossRow row = rowOf(roots_[0], derivation, as_written_);
+  roots_[0] = residualOf(row).in(as_written_);
+  if (derivation.weighted) roots_.push_back(row.w.in(as_written_));
 }
 
 void Deriver::addGradientTerms(const Derivation& derivation) {

@@ -51,6 +51,7 @@ class Deriver {
   void read(const ExpressionGraph& f);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
   void addStepTerms(const Derivation& derivation);
+  void addTangent(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
   std::vector<graph::Value> derivatives() const;
   void appendRoots(Dag& to);
