@@ -10,19 +10,20 @@ namespace {
 using enum LossTuning;
 using enum LossTargets;
 
+constexpr std::optional<int> kNoUnit;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr LossInfo kLosses[] = {
-#define SRJIT_LOSS(id, name, term, value, worst, doc) {LossKind::id, name, LossTerm::term, worst, doc},
+#define SRJIT_LOSS(id, name, term, unit, value, worst, doc) {LossKind::id, name, LossTerm::term, unit, worst, doc},
 #include "ir/losses.def"
-#define SRJIT_SCALED_LOSS(id, name, value, worst, doc) {LossKind::id, name, std::nullopt, worst, doc},
+#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) {LossKind::id, name, std::nullopt, unit, worst, doc},
 #include "ir/losses.def"
 };
 
 constexpr LossTermInfo kTerms[] = {
 #define SRJIT_LOSS_TERM(id, name, value) {LossTerm::id, name},
 #include "ir/losses.def"
-#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, curvature) {LossTerm::id, name, tuning, targets},
+#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) {LossTerm::id, name, tuning, targets},
 #include "ir/losses.def"
 };
 

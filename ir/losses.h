@@ -17,15 +17,15 @@ namespace srjit {
 enum class LossTerm {
 #define SRJIT_LOSS_TERM(id, name, value) id,
 #include "ir/losses.def"
-#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, curvature) id,
+#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) id,
 #include "ir/losses.def"
 };
 
 /// What a loss is, by the doc column of losses.def.
 enum class LossKind {
-#define SRJIT_LOSS(id, name, term, value, worst, doc) id,
+#define SRJIT_LOSS(id, name, term, unit, value, worst, doc) id,
 #include "ir/losses.def"
-#define SRJIT_SCALED_LOSS(id, name, value, worst, doc) id,
+#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) id,
 #include "ir/losses.def"
 };
 
@@ -35,12 +35,13 @@ enum class LossTuning : std::uint8_t { kUntuned, kThreshold, kLevel };
 enum class LossTargets : std::uint8_t { kAnyTarget, kShares, kCounts };
 
 /// Of scaled losses, in the order of their sums (ScaledSums).
-inline constexpr std::array kScaledTerms = {LossTerm::kCentred, LossTerm::kCentredSquare, LossTerm::kCentredProduct};
+inline constexpr std::array kScaledTerms = {LossTerm::kMoment, LossTerm::kSecondMoment, LossTerm::kJointMoment};
 
 struct LossInfo {
   LossKind kind;
   std::string_view name;
   std::optional<LossTerm> term;  ///< not set: a scaled loss, which has kScaledTerms
+  std::optional<int> unit;       ///< the power of the target's unit; not set: terms read f and y as they are
   double worst;                  ///< the value under NanPolicy::kReject where a prediction is not finite
   std::string_view doc;
 
@@ -80,24 +81,28 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   }
 }
 
-/// What terms of graphs read of one row besides its prediction and target.
+/// What terms of graphs read of one row besides its prediction and target. c, m and s are in scaled units.
 struct LossConstants {
   double tuning = 0;              ///< c
   double target_centre = 0;       ///< m
   double least_difference = 1.0;  ///< s; above 0
+  /// Scaled units: terms of losses with a unit read y * scale and f * scale, but kScaledTerms f as it is; sums add
+  /// terms times w * weight_scale. Powers of two, so that the products are exact: squares stay in the range of the
+  /// precision. 1 for ordinary data (Dataset::State).
+  double scale = 1;
+  double weight_scale = 1;
 
   friend bool operator==(const LossConstants&, const LossConstants&) = default;
 };
 
-/// The term of one row, and what fits take for its second derivative by f. Of terms that kernels have there is no
-/// curvature.
+/// The term of one row, and its weight in reweighted steps. Terms of kernels have no such weight.
 template <class T>
 struct RowTerm {
   T value;
-  std::optional<T> curvature;
+  std::optional<T> reweighting;
 };
 
-/// The same as lossTerm() for every term.
+/// The same as lossTerm() for every term; f and y are in scaled units.
 template <class T>
 RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& constants) {
   using namespace real;
@@ -105,11 +110,11 @@ RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& c
   const auto number = [](double value) { return static_cast<T>(value); };
   [[maybe_unused]] const T c = number(constants.tuning), m = number(constants.target_centre);
   [[maybe_unused]] const T s = number(constants.least_difference);
-  [[maybe_unused]] const T d = f - y, g = f - m, z = y - m;
+  [[maybe_unused]] const T d = f - y, z = y - m;
   switch (term) {
-#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, curvature) \
-  case LossTerm::id:                                                  \
-    return {value, curvature};
+#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) \
+  case LossTerm::id:                                                    \
+    return {value, reweighting};
 #include "ir/losses.def"
     default:
       __builtin_unreachable();
@@ -121,7 +126,7 @@ RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& c
 template <class Apply>
 auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Apply& apply) {
   switch (kind) {
-#define SRJIT_LOSS(id, name, term, value, worst, doc)                         \
+#define SRJIT_LOSS(id, name, term, unit, value, worst, doc)                   \
   case LossKind::id:                                                          \
     return apply([=]([[maybe_unused]] auto sum, [[maybe_unused]] auto mean) { \
       using std::sqrt;                                                        \
@@ -139,8 +144,8 @@ T scaledLossFormula(LossKind kind, [[maybe_unused]] const T& sum, [[maybe_unused
                     [[maybe_unused]] const T& correlation, [[maybe_unused]] double variance) {
   using std::sqrt;
   switch (kind) {
-#define SRJIT_SCALED_LOSS(id, name, value, worst, doc) \
-  case LossKind::id:                                   \
+#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) \
+  case LossKind::id:                                         \
     return value;
 #include "ir/losses.def"
     default:

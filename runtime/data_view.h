@@ -28,9 +28,10 @@ struct ColumnView {
   Precision type;
 };
 
-/// Columns of equal length, at least one row. Columns may hold any numbers, NaN and infinities included; numbers beyond
-/// the range of f32 become infinite in it. `target` and `weights` are needed for losses only, and are finite in the
-/// engine's precision; weights are not negative, not all zero, and their sum is finite.
+/// Columns of equal length, at least one row. Columns may hold NaN and infinities. An engine in f32 refuses a finite
+/// number that becomes infinite in f32, and a column, target or weights whose largest finite magnitude, if not 0, is
+/// below the normal range of f32. Smaller numbers may round to 0 beside a larger one. `target` and `weights` are needed
+/// for losses only, and are finite; weights are not negative, not all zero, and their sum is finite.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
+#include "runtime/conditioned_sums.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
@@ -33,13 +35,18 @@ Derivation derivedSums(Quantity quantity, const Dataset::State& data, const Loss
 }
 
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
-  LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
+  const LossConstants& constants = derivation.loss.constants;
+  LossSums sums{.terms = outputs[0],
+                .weights = data.weight_sum * constants.weight_scale,
+                .rows = data.rows,
+                .valid = data.rows,
+                .scale = constants.scale,
+                .weight_scale = constants.weight_scale};
   if (derivation.isOfScaledLoss()) {
     std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = data.target_mean - derivation.loss.constants.target_centre;
-    sums.targets = data.weight_sum * offset;
-    sums.squared_targets = data.weight_sum * (data.target_variance + offset * offset);
-    sums.last_place = lastPlace(data.precision);
+    const double offset = (data.target_mean - constants.target_centre) + data.target_mean_rest;
+    sums.targets = sums.weights * offset;
+    sums.squared_targets = sums.weights * (data.target_variance + offset * offset);
   }
   if (!derivation.skips_invalid) return sums;
   const std::span<const double> counts = outputs.last(derivation.counts());
@@ -103,48 +110,78 @@ std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> f
   return mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(failures));
 }
 
-Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums) {
-  const Program& program = task.program;
-  const ProgramSource& source = *program.state().source;
-  const Derivation& derivation = *source.derivation;
-  const Dataset::State& data = task.data.state();
-  Gradients gradients;
-  gradients.losses.values.resize(program.size());
-  gradients.losses.valid_rows.resize(program.size());
-  gradients.derivatives.resize(derivativeOffset(program, derivation, program.size()));
-  const auto take = [&](std::size_t e) {
-    const std::size_t first = derivativeOffset(program, derivation, e);
-    const std::size_t count = derivativeOffset(program, derivation, e + 1) - first;
-    const std::size_t output = source.outputOffset(e);
-    const std::span<const double> outputs = sums.values.subspan(output, source.outputOffset(e + 1) - output);
-    const LossSums of = readSums(outputs, derivation, data);
-    takeLoss(gradients.losses, e, of, data, options);
-    if (count == 0) return;
-    const auto slopes = lossSlopes(of, data.target_variance, options);
-    const bool is_finite = std::isfinite(gradients.losses.values[e]);
-    const std::size_t terms = derivation.loss.terms();
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::span<const double> sums_of = outputs.subspan(terms * (1 + i), terms);
+namespace {
+
+/// Losses and gradients from sums.
+class GradientReader {
+ public:
+  GradientReader(const Task& task, const LossOptions& options)
+      : program_(task.program),
+        data_(task.data.state()),
+        options_(options),
+        derivation_(*program_.state().source->derivation) {
+    gradients_.losses.values.resize(program_.size());
+    gradients_.losses.valid_rows.resize(program_.size());
+    gradients_.derivatives.resize(first(program_.size()));
+  }
+
+  void take(std::size_t e, const LossSums& sums, std::span<const double> outputs) {
+    takeLoss(gradients_.losses, e, sums, data_, options_);
+    if (first(e) == first(e + 1)) return;
+    const auto slopes = lossSlopes(sums, data_.target_variance, options_);
+    const bool is_finite = std::isfinite(gradients_.losses.values[e]);
+    const std::size_t terms = derivation_.loss.terms();
+    for (std::size_t d = first(e), i = 1; d < first(e + 1); ++d, ++i) {
+      const std::span<const double> sums_of = outputs.subspan(terms * i, terms);
       double derivative = slopes[0] * sums_of[0];
       for (std::size_t k = 1; k < terms; ++k) derivative += slopes[k] * sums_of[k];
-      gradients.derivatives[first + i] = is_finite ? derivative : kNoNumber;
+      gradients_.derivatives[d] = is_finite ? derivative : kNoNumber;
     }
-  };
+  }
+  Gradients finish(std::vector<Failure> failures) && {
+    for (const auto& [e, error] : failures) {
+      gradients_.losses.values[e] = kNoNumber;
+      gradients_.losses.valid_rows[e] = 0;
+      std::fill(gradients_.derivatives.data() + first(e), gradients_.derivatives.data() + first(e + 1), kNoNumber);
+    }
+    gradients_.losses.failures = std::move(failures);
+    return std::move(gradients_);
+  }
+
+ private:
+  /// Of the derivatives of expression e.
+  std::size_t first(std::size_t e) const { return derivativeOffset(program_, derivation_, e); }
+
+  const Program& program_;
+  const Dataset::State& data_;
+  const LossOptions& options_;
+  const Derivation& derivation_;
+  Gradients gradients_;
+};
+
+}  // namespace
+
+Result<Gradients> readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums) {
+  const ProgramSource& source = *task.program.state().source;
+  GradientReader reader(task, options);
+  sums.failures = withMissingColumns(task, std::move(sums.failures));
+  if (source.derivation->isOfScaledLoss()) {
+    const ConditionedSums::Take take = [&](auto... args) { reader.take(args...); };
+    Status read = ConditionedSums(engine, task, take).run(sums);
+    if (!read) return std::move(read).error();
+    return std::move(reader).finish(mergeFailures(std::move(sums.failures), {}));
+  }
   engine.executor->execute([&] {
     constexpr std::size_t kGrain = 1 << 11;  // expressions
-    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, program.size(), kGrain), [&](const auto& range) {
-      for (std::size_t e = range.begin(); e < range.end(); ++e) take(e);
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, task.program.size(), kGrain), [&](const auto& range) {
+      for (std::size_t e = range.begin(); e < range.end(); ++e) {
+        const std::size_t output = source.outputOffset(e);
+        const std::span<const double> outputs = sums.values.subspan(output, source.outputOffset(e + 1) - output);
+        reader.take(e, readSums(outputs, *source.derivation, task.data.state()), outputs);
+      }
     });
   });
-  sums.failures = withMissingColumns(task, std::move(sums.failures));
-  for (const auto& [e, error] : sums.failures) {
-    gradients.losses.values[e] = kNoNumber;
-    gradients.losses.valid_rows[e] = 0;
-    std::fill(gradients.derivatives.data() + derivativeOffset(program, derivation, e),
-              gradients.derivatives.data() + derivativeOffset(program, derivation, e + 1), kNoNumber);
-  }
-  gradients.losses.failures = std::move(sums.failures);
-  return gradients;
+  return std::move(reader).finish(std::move(sums.failures));
 }
 
 namespace {
@@ -154,8 +191,12 @@ template <class Value>
 class PendingSums final : public Pending<Value>::State {
  public:
   PendingSums(std::shared_ptr<Engine::State> engine, Task task, LossOptions options, Pending<Losses> sums)
-      : engine_(std::move(engine)), task_(std::move(task)), options_(std::move(options)), sums_(std::move(sums)) {
-    task_.parameters = {};
+      : engine_(std::move(engine)),
+        task_(std::move(task)),
+        parameters_(task_.parameters.begin(), task_.parameters.end()),
+        options_(std::move(options)),
+        sums_(std::move(sums)) {
+    task_.parameters = parameters_;
   }
   bool ready() override { return sums_.ready(); }
   void wait() override { sums_.wait(); }
@@ -163,9 +204,11 @@ class PendingSums final : public Pending<Value>::State {
     return guarded([&]() -> Result<Value> {
       Result<Losses> sums = std::move(sums_).result();
       if (!sums) return std::move(sums).error();
-      Gradients read = readGradients(*engine_, task_, options_, sumsOf(std::move(*sums)));
+      task_.deadline = engine_->deadline();
+      Result<Gradients> read = readGradients(*engine_, task_, options_, sumsOf(std::move(*sums)));
+      if (!read) return std::move(read).error();
       if constexpr (std::is_same_v<Value, Losses>) {
-        return std::move(read.losses);
+        return std::move(read->losses);
       } else {
         return read;
       }
@@ -175,6 +218,7 @@ class PendingSums final : public Pending<Value>::State {
  private:
   std::shared_ptr<Engine::State> engine_;  // outlives the rest
   Task task_;
+  std::vector<double> parameters_;  ///< the caller's may be gone
   LossOptions options_;
   Pending<Losses> sums_;
 };

@@ -124,14 +124,14 @@ class Engine {
                                         const DeviceMatrix& out, std::uint64_t stream = 0) const;
 
   /// One loss per expression; no predictions are stored. Errors: as for evaluate(); kInvalid for data without a target.
-  Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
+  Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters = {},
                       const LossOptions& options = {}) const;
 
   /// One loss per expression and its derivatives, of all expressions in one pass over the data. Derivatives are exact
   /// but for rounding: graphs of their own (passes/gradient/derivation.h), made at the first call for these columns and
   /// options, and kept with the program. At a kink or jump they are those of one side, and a branch that is not taken,
   /// but not finite, makes them NaN. Errors: as for loss().
-  Result<Gradients> gradient(const Program& program, const Dataset& data, std::span<const double> parameters,
+  Result<Gradients> gradient(const Program& program, const Dataset& data, std::span<const double> parameters = {},
                              const GradientOptions& options = {}) const;
 
   /// Derivatives of predictions, likewise: that of expression e by its parameter p at
@@ -169,8 +169,8 @@ class Engine {
                                                        std::span<const double> parameters, std::span<float> out) const;
   Result<Pending<std::vector<Failure>>> submitEvaluate(const Program& program, const Dataset& data,
                                                        std::span<const double> parameters, std::span<double> out) const;
-  Result<Pending<Losses>> submitLoss(const Program& program, const Dataset& data, std::span<const double> parameters,
-                                     const LossOptions& options = {}) const;
+  Result<Pending<Losses>> submitLoss(const Program& program, const Dataset& data,
+                                     std::span<const double> parameters = {}, const LossOptions& options = {}) const;
 
   /// The same on a thread of its own. `starts` are copied; errors of the arguments are the result's. To end it early,
   /// use options.stop; without, the destructor of what is given waits for the whole fit.
@@ -178,7 +178,7 @@ class Engine {
                                   const FitOptions& options = {}) const;
 
   Result<Pending<Gradients>> submitGradient(const Program& program, const Dataset& data,
-                                            std::span<const double> parameters,
+                                            std::span<const double> parameters = {},
                                             const GradientOptions& options = {}) const;
   Result<Pending<std::vector<Failure>>> submitJacobian(const Program& program, const Dataset& data,
                                                        std::span<const double> parameters, std::span<float> out,
@@ -193,10 +193,10 @@ class Engine {
   /// are failures, with their numbers in the whole population. `options.expected_rows` and `options.data` are those of
   /// `data`, whatever is given. Errors: those of checkArrays(), compile()'s lack of memory, and those of submitLoss().
   Result<Pending<Losses>> submitLoss(const PopulationView& population, const Dataset& data,
-                                     std::span<const double> parameters, const LossOptions& loss = {},
+                                     std::span<const double> parameters = {}, const LossOptions& loss = {},
                                      const CompileOptions& options = {}) const;
   /// Likewise, and waits.
-  Result<Losses> loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters,
+  Result<Losses> loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters = {},
                       const LossOptions& loss = {}, const CompileOptions& options = {}) const;
 
   /// This engine with other limits, for some calls: device, data, programs and cache are the same. Errors: kInvalid for

@@ -85,6 +85,10 @@ Status checkTask(const Task& task, const EngineOptions& engine);
 Result<Program> programOfVectors(Engine::State& engine, const Program& program, const Dataset& data,
                                  std::span<const double> parameters, const Deadline& deadline);
 
+/// Engine::loss().
+Result<Losses> runLoss(Engine::State& engine, const Program& program, const Dataset& data,
+                       std::span<const double> parameters, const LossOptions& options, const Deadline& deadline);
+
 /// The task of Engine::loss(): for the kernels of losses, or a derivedTask().
 Result<Task> lossTask(Engine::State& engine, const Program& program, const Dataset& data,
                       std::span<const double> parameters, const LossOptions& options, const Deadline& deadline);
@@ -129,8 +133,10 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
 /// With the failures of expressions whose variables the data lack: their outputs are NaN.
 std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures);
 
-/// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask().
-Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums);
+/// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask(),
+/// whose parameters must still be there: expressions of which a scaled loss needs better sums are evaluated again.
+/// Errors: those of ConditionedSums.
+Result<Gradients> readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums);
 
 /// A derivedTask() in flight. Value is Losses or Gradients.
 template <class Value>

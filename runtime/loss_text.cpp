@@ -10,7 +10,6 @@
 #include "ir/text/lexer.h"
 
 namespace srjit {
-
 namespace {
 
 Result<LossOptions> withConstant(LossKind kind, std::string_view text, std::string_view number) {
@@ -25,6 +24,27 @@ Result<LossOptions> withConstant(LossKind kind, std::string_view text, std::stri
   return LossOptions{.kind = kind, .tuning = constant};
 }
 
+/// Whether a word of an expression is a variable or a parameter by its number: x0, p1 or x[0].
+bool isIndexed(std::string_view word, std::string_view behind) {
+  if (word.empty() || (word[0] != 'x' && word[0] != 'p')) return false;
+  return word.size() == 1 ? behind.starts_with('[') : std::ranges::all_of(word.substr(1), text::isDigit);
+}
+
+/// A valid expression over f, y and w that has no other operands. Expressions of data may also write x0 for a column.
+Status checkNames(std::string_view expression) {
+  for (std::size_t at = 0; at < expression.size(); ++at) {
+    const std::string_view word = expression.substr(at, text::scanWord(expression, at));
+    if (isIndexed(word, expression.substr(at + word.size()))) {
+      return text::errorAt(expression, at, word.size(),
+                           fmt::format("{} in a loss; expected f for the prediction, y for the target or w for the "
+                                       "weight",
+                                       text::inQuotes(word)));
+    }
+    at += word.size();
+  }
+  return okStatus();
+}
+
 }  // namespace
 
 Result<LossOptions> parseLoss(std::string_view text) {
@@ -36,7 +56,10 @@ Result<LossOptions> parseLoss(std::string_view text) {
     return withConstant(known->kind, text, text.substr(colon + 1));
   }
   Result<Expression> custom = parse(text, Language::kInfix, {"f", "y", "w"});
-  if (custom) return LossOptions{.custom = std::move(*custom)};
+  if (custom) {
+    if (Status named = checkNames(text); !named) return std::move(named).error();
+    return LossOptions{.custom = std::move(*custom)};
+  }
   if (text.find_first_of(" ()+*/^,") != std::string_view::npos) return custom.error();
   std::string names;
   for (const LossInfo& info : allLosses()) names += (names.empty() ? "" : ", ") + std::string(info.name);

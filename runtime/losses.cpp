@@ -14,8 +14,8 @@ namespace {
 /// A lossTask() in flight.
 Result<Pending<Losses>> submitLossTask(const std::shared_ptr<Engine::State>& engine, Task task,
                                        const LossOptions& options) {
-  return isOfGraphs(options) ? submitSums<Losses>(engine, std::move(task), options)
-                             : submitTask<Losses>(engine, std::move(task));
+  return isOfGraphs(options, task.data.state()) ? submitSums<Losses>(engine, std::move(task), options)
+                                                : submitTask<Losses>(engine, std::move(task));
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ Result<Task> lossTask(Engine::State& engine, const Program& program, const Datas
   if (!of_vectors) return std::move(of_vectors).error();
   Task task{
       .program = std::move(*of_vectors), .data = data, .parameters = parameters, .loss = {}, .deadline = deadline};
-  if (!isOfGraphs(options)) {
+  if (!isOfGraphs(options, data.state())) {
     task.loss = options;
     return task;
   }
@@ -35,16 +35,21 @@ Result<Task> lossTask(Engine::State& engine, const Program& program, const Datas
   return derivedTask(engine, std::move(task), derivedSums(Quantity::kLoss, data.state(), options));
 }
 
+Result<Losses> runLoss(Engine::State& engine, const Program& program, const Dataset& data,
+                       std::span<const double> parameters, const LossOptions& options, const Deadline& deadline) {
+  const Result<Task> task = lossTask(engine, program, data, parameters, options, deadline);
+  if (!task) return task.error();
+  if (!isOfGraphs(options, data.state())) return runTask(engine, *task);
+  Result<Sums> sums = runSums(engine, *task);
+  if (!sums) return std::move(sums).error();
+  Result<Gradients> read = readGradients(engine, *task, options, std::move(*sums));
+  if (!read) return std::move(read).error();
+  return std::move(read->losses);
+}
+
 Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                             const LossOptions& options) const {
-  return guarded([&]() -> Result<Losses> {
-    const Result<Task> task = lossTask(*state_, program, data, parameters, options, state_->deadline());
-    if (!task) return task.error();
-    if (!isOfGraphs(options)) return runTask(*state_, *task);
-    Result<Sums> sums = runSums(*state_, *task);
-    if (!sums) return std::move(sums).error();
-    return readGradients(*state_, *task, options, std::move(*sums)).losses;
-  });
+  return guarded([&] { return runLoss(*state_, program, data, parameters, options, state_->deadline()); });
 }
 
 Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset& data,
@@ -69,7 +74,7 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
     if (Status valid = checkLoss(loss, data.state(), state_->options.limits); !valid) return std::move(valid).error();
     std::optional<Derivation> derivation;
     std::optional<Dataset> read = data;
-    if (isOfGraphs(loss)) {
+    if (isOfGraphs(loss, data.state())) {
       Result<Dataset> behind = state_->executor->withTargetBehind(data);
       if (!behind) return std::move(behind).error();
       read = std::move(*behind);

@@ -50,7 +50,7 @@ Derivation stepSums(const Dataset::State& data, const LossOptions& loss) {
     return steps;
   }
   Derivation equations = derivedSums(Quantity::kNormalEquations, data, loss);
-  equations.loss = {.is_scaled = isScaled(loss)};
+  equations.loss = {.is_scaled = isScaled(loss), .constants = {.scale = data.scale, .weight_scale = data.weight_scale}};
   return equations;
 }
 
@@ -68,7 +68,8 @@ fit::LevenbergMarquardt::Rows rowsOf(const Dataset::State& data, const Derivatio
   if (derivation.quantity != Quantity::kNormalEquations) return rows;
   const double mean_square = data.target_variance + data.target_mean * data.target_mean;
   rows.are_of_squares = true;
-  rows.target_length = std::sqrt(mean_square * (derivation.skips_invalid ? 1 : data.weight_sum));
+  const double weights = derivation.skips_invalid ? 1 : data.weight_sum * data.weight_scale;
+  rows.target_length = std::sqrt(mean_square * weights);
   return rows;
 }
 
@@ -101,6 +102,29 @@ ProgramSource scaledSource(const ProgramSource& source) {
   return made;
 }
 
+/// The expressions of `source` with p * unit in place of the parameters `which` of each.
+ProgramSource inUnits(const ProgramSource& source, double unit, const std::vector<std::vector<std::uint32_t>>& which) {
+  std::vector<std::optional<Expression>> rewritten(source.expressions.size());
+  tbb::parallel_for(std::size_t{0}, rewritten.size(), [&](std::size_t e) {
+    const Expression f = source.expressions[e].expression();
+    std::vector<Token> tokens;
+    for (const Token& token : f.tokens()) {
+      tokens.push_back(token);
+      const bool is_parameter = token.kind == Token::Kind::kParameter;
+      if (!is_parameter || !std::ranges::binary_search(which[e], token.index)) continue;
+      tokens.push_back(Token::constant(unit));
+      tokens.push_back(Token::operation(Op::kMul));
+    }
+    rewritten[e] = Expression::create(std::move(tokens)).value();
+  });
+  std::vector<Expression> all;
+  for (std::optional<Expression>& one : rewritten) all.push_back(*std::move(one));
+  ProgramSource made = source.emptyLike();
+  made.set(all, ProgramSource::Threads::kArena);
+  made.invalid = source.invalid;
+  return made;
+}
+
 }  // namespace
 
 PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const double> starts,
@@ -117,6 +141,15 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
                                       : program_.source;
     failures_ = mergeFailures(std::move(failures_), source_->invalid);
+    const double scale = derivation_.loss.constants.scale;
+    if (scale != 1) {
+      LinearFinder finder(source_->precision, source_->math);
+      for (std::size_t e = 0; e < source_->expressions.size(); ++e) {
+        const std::span<const std::uint32_t> linear = finder.of(source_->expressions[e]);
+        in_units_.emplace_back(linear.begin(), linear.end());
+      }
+      source_ = std::make_shared<const ProgramSource>(inUnits(*source_, 1 / scale, in_units_));
+    }
     makeEntries(starts);
   });
 }
@@ -199,8 +232,9 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
                    .error = nullptr,
                    .expression = e,
                    .start = s,
-                   .weights = derivation_.skips_invalid ? 0 : data_.weight_sum,
+                   .weights = derivation_.skips_invalid ? 0 : weightSum(),
                    .valid = derivation_.skips_invalid ? 0 : data_.rows}));
+      if (!in_units_.empty()) entries_[e * start_count + s]->fit.allowRestart();
     }
   });
   for (const auto& entry : entries_) {
@@ -215,6 +249,13 @@ void PopulationFit::startOf(std::size_t expression, std::span<const double> star
   for (const double value : {0.0, 1.0}) {
     if (all.size() < source_->expressions[expression].parameterCount()) all.push_back(value);
   }
+  for (std::uint32_t p = 0; p < all.size(); ++p) all[p] /= unitOf(expression, p);
+}
+
+/// What the fitted parameter is multiplied by. A power of two, so that its start comes back as it was.
+double PopulationFit::unitOf(std::size_t expression, std::uint32_t parameter) const {
+  if (in_units_.empty() || !std::ranges::binary_search(in_units_[expression], parameter)) return 1;
+  return 1 / derivation_.loss.constants.scale;
 }
 
 std::size_t PopulationFit::givenParameters(std::size_t expression) const {
@@ -356,7 +397,25 @@ Fits PopulationFit::fits() {
     fits.statuses[e] = FitStatus::kFailed;
   }
   fits.losses.failures = mergeFailures(failures_, std::move(failures));
+  if (isScaled(options_.loss)) takeScaledLosses(fits);
   return fits;
+}
+
+// Sums about the target's mean round less than those of a fit: Engine::loss() has these bits. Where they cannot be had,
+// since the time of the call is over, those of the fit stay.
+void PopulationFit::takeScaledLosses(Fits& fits) const {
+  const Result<Losses> losses =
+      runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline);
+  if (!losses) return;
+  std::vector<bool> fails(fits.statuses.size());
+  for (const std::vector<Failure>* failures : {&losses->failures, &std::as_const(fits.losses.failures)}) {
+    for (const Failure& failure : *failures) fails[failure.expression] = true;
+  }
+  for (std::size_t e = 0; e < fails.size(); ++e) {
+    if (fails[e]) continue;
+    fits.losses.values[e] = losses->values[e];
+    fits.losses.valid_rows[e] = losses->valid_rows[e];
+  }
 }
 
 FitEntry* PopulationFit::winnerOf(std::size_t expression) const {
@@ -381,7 +440,7 @@ double PopulationFit::sumOf(const FitEntry& entry) const {
 
 void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const {
   const std::size_t e = entry.expression, first = program_.source->parameterOffset(e), own = givenParameters(e);
-  std::ranges::copy(entry.fit.parameters().first(own), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
+  for (std::uint32_t p = 0; p < own; ++p) fits.parameters[first + p] = entry.fit.parameters()[p] * unitOf(e, p);
   if (derivation_.quantity == Quantity::kNormalEquations) {
     std::vector<double> errors = entry.inverse_diagonal;
     if (errors.empty()) {
@@ -392,7 +451,7 @@ void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry
       const double squares = freedom > 0 ? sumOf(entry) : kUnknown;
       for (double& error : errors) error = std::sqrt(error * squares / freedom);
     }
-    std::copy_n(errors.begin(), own, fits.standard_errors.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::uint32_t p = 0; p < own; ++p) fits.standard_errors[first + p] = errors[p] * unitOf(e, p);
   }
   fits.iterations[e] = entry.fit.passes();
   const FitStatus status = entry.fit.status();
@@ -400,7 +459,13 @@ void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry
   fits.statuses[e] = own == 0 && has_ended ? FitStatus::kNoParameters : status;
   fits.starts[e] = entry.start;
   if (entry.fit.passes() == 0) return;
-  const LossSums sums{.terms = sumOf(entry), .weights = entry.weights, .rows = data_.rows, .valid = entry.valid};
+  const LossConstants& constants = derivation_.loss.constants;
+  const LossSums sums{.terms = sumOf(entry),
+                      .weights = entry.weights,
+                      .rows = data_.rows,
+                      .valid = entry.valid,
+                      .scale = constants.scale,
+                      .weight_scale = constants.weight_scale};
   fits.losses.values[e] = lossOfSum(sums, data_.target_variance, options_.loss);
   fits.losses.valid_rows[e] = validRows(sums, options_.loss.nan);
 }

@@ -53,6 +53,9 @@ struct DestroyAlone {
 /// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
 /// fitted as one of squared errors of expressions with two parameters more, a + b f. Borrows the engine.
 ///
+/// If targets are beyond the ordinary (LossConstants::scale), linear parameters are fitted in the target's scaled unit:
+/// as p times a power of two, so that squares of their columns and of those of other parameters are in range together.
+///
 /// Normal equations are too inexact for linear parameters whose columns are nearly combinations of each other, as those
 /// of a polynomial over years. Such fits are refined when they have ended: least squares of the columns themselves
 /// (fit::ScaledQr) give other parameters, which are taken if their loss, evaluated as any, is smaller. So is the best
@@ -76,6 +79,8 @@ class PopulationFit {
   };
 
   std::size_t givenParameters(std::size_t expression) const;
+  double weightSum() const { return data_.weight_sum * data_.weight_scale; }
+  double unitOf(std::size_t expression, std::uint32_t parameter) const;
   void startOf(std::size_t expression, std::span<const double> start, std::vector<double>& all) const;
   void makeEntries(std::span<const double> starts);
   Result<Sums> pass();
@@ -101,6 +106,7 @@ class PopulationFit {
   Status addSolutions(const std::vector<FitRefinement*>& part) const;
   void addSolutions(FitRefinement& refined, std::span<double> columns, std::size_t rows) const;
   Status tryCandidates(std::span<FitRefinement> refined, std::size_t number);
+  void takeScaledLosses(Fits& fits) const;
   Fits fits();
   void write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const;
 
@@ -113,6 +119,8 @@ class PopulationFit {
   tbb::enumerable_thread_specific<fit::LevenbergMarquardt> methods_;  ///< by thread
   std::vector<Failure> failures_;                                     ///< of expressions that have no fit
   std::shared_ptr<const ProgramSource> source_;                       ///< of the expressions that are fitted
+  /// By expression: the parameters that are fitted in the target's scaled unit. Empty if that is its own.
+  std::vector<std::vector<std::uint32_t>> in_units_;
   /// Of entries_, by the thread that made them: an allocation for each of their arrays makes threads wait for each
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;

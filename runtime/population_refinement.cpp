@@ -98,7 +98,7 @@ void PopulationFit::refine() {
 
 /// The place of a linear parameter whose column has the length of the weights, as one of ones has; size() if none has.
 std::size_t PopulationFit::offsetOf(const fit::ParameterFit& fit) const {
-  const double ones = derivation_.skips_invalid ? 1 : data_.weight_sum;
+  const double ones = derivation_.skips_invalid ? 1 : weightSum();
   for (std::size_t i = 0; i < fit.linear(); ++i) {
     if (std::fabs(fit.squaredLength(i) - ones) <= kSameWeights * ones) return i;
   }
@@ -106,7 +106,7 @@ std::size_t PopulationFit::offsetOf(const fit::ParameterFit& fit) const {
 }
 
 bool PopulationFit::isAboveConstant(const FitEntry& entry) const {
-  return sumOf(entry) > data_.weight_sum * data_.target_variance && entry.valid == data_.rows;
+  return sumOf(entry) > weightSum() * data_.target_variance && entry.valid == data_.rows;
 }
 
 bool PopulationFit::isRefinable(const FitEntry& entry) const {

@@ -13,7 +13,7 @@
 namespace srjit {
 
 /// The roots of an expression f with target y, weight w and derivatives f_i, i < count. l is a term of a loss, and l'
-/// its derivative by f.
+/// its derivative by f. All are in scaled units (LossConstants::scale).
 enum class Quantity : std::uint8_t {
   kJacobian,         ///< f_0, f_1, ...
   kLoss,             ///< w l for each term

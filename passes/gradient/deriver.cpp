@@ -31,7 +31,10 @@ class SumTerms {
   SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
       : maker_(maker) {
     roots_.reserve(derivation.roots(values.size() - 1));
-    if (derivation.weighted) weight_.emplace(maker.dag().variable(derivation.columns + 1), maker);
+    if (derivation.weighted) {
+      const graph::Value weight(maker.dag().variable(derivation.columns + 1), maker);
+      weight_ = inUnits(weight, derivation.loss.constants.weight_scale);
+    }
     if (!derivation.skips_invalid) return;
     graph::Value largest = abs(graph::Value(values[0], maker));
     for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(graph::Value(value, maker)));
@@ -63,7 +66,9 @@ LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& ma
           .w = derivation.weighted ? variable(derivation.columns + 1) : graph::Value(1.0)};
 }
 
-graph::Value residualOf(const LossRow& row) { return row.y - row.f; }
+graph::Value residualOf(const LossRow& row, const LossConstants& constants) {
+  return inUnits(row.y, constants.scale) - inUnits(row.f, constants.scale);
+}
 
 /// Those of the target alone.
 void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
@@ -196,21 +201,24 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   }
 }
 
-std::vector<graph::Value> Deriver::derivatives() const {
+std::vector<graph::Value> Deriver::derivatives(double scale) const {
   std::vector<graph::Value> derivatives;
-  for (const NodeId root : std::span(roots_).subspan(1)) derivatives.emplace_back(root, as_written_);
+  for (const NodeId root : std::span(roots_).subspan(1)) {
+    derivatives.push_back(inUnits(graph::Value(root, as_written_), scale));
+  }
   return derivatives;
 }
 
 void Deriver::addStepTerms(const Derivation& derivation) {
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
-    const graph::Value residual = residualOf(row);
-    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(), residual * residual, residual, 1.0);
+    const graph::Value residual = residualOf(row, derivation.loss.constants);
+    const std::vector<graph::Value> by = derivatives(derivation.loss.constants.scale);
+    roots_ = stepRoots({derivation, as_written_, roots_}, by, residual * residual, residual, 1.0);
     return;
   }
   const LossGraph loss(derivation.loss, row, as_written_);
-  const std::vector<graph::Value> by = derivatives();
+  const std::vector<graph::Value> by = derivatives(loss.predictionScale());
   if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
   const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
@@ -219,14 +227,17 @@ void Deriver::addStepTerms(const Derivation& derivation) {
 }
 
 void Deriver::addTangent(const Derivation& derivation) {
+  const LossConstants& constants = derivation.loss.constants;
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
-  roots_[0] = residualOf(row).in(as_written_);
-  if (derivation.weighted) roots_.push_back(row.w.in(as_written_));
+  const std::vector<graph::Value> by = derivatives(constants.scale);
+  roots_.assign(1, residualOf(row, constants).in(as_written_));
+  for (const graph::Value& derivative : by) roots_.push_back(derivative.in(as_written_));
+  if (derivation.weighted) roots_.push_back(inUnits(row.w, constants.weight_scale).in(as_written_));
 }
 
 void Deriver::addGradientTerms(const Derivation& derivation) {
   const LossGraph loss(derivation.loss, rowOf(roots_[0], derivation, as_written_), as_written_);
-  const std::vector<graph::Value> by = derivatives();
+  const std::vector<graph::Value> by = derivatives(loss.predictionScale());
   if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
   for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));

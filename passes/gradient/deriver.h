@@ -53,7 +53,8 @@ class Deriver {
   void addStepTerms(const Derivation& derivation);
   void addTangent(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
-  std::vector<graph::Value> derivatives() const;
+  /// Those of f times `scale`.
+  std::vector<graph::Value> derivatives(double scale) const;
   void appendRoots(Dag& to);
 
   Math math_;

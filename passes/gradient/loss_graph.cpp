@@ -13,9 +13,15 @@ constexpr double kMostCurvature = 1e18;
 
 }  // namespace
 
+graph::Value inUnits(const graph::Value& value, double scale) {
+  return scale == 1 ? value : value * graph::Value(scale);
+}
+
 LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker)
     : loss_(loss), row_(row), maker_(maker) {
   terms_.reserve(loss.terms());
+  row_.f = inUnits(row_.f, predictionScale());
+  row_.y = inUnits(row_.y, loss.constants.scale);
   if (loss.custom) {
     terms_.push_back(customTerm());
     return;
@@ -23,7 +29,7 @@ LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::N
   const auto add = [&](LossTerm term) {
     RowTerm<graph::Value> made = rowTerm(term, row_.f, row_.y, loss.constants);
     terms_.push_back(made.value);
-    curvature_ = made.curvature;
+    reweighting_ = made.reweighting;
   };
   if (loss.is_scaled) {
     for (const LossTerm term : kScaledTerms) add(term);
@@ -71,11 +77,11 @@ graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differ
 graph::Value LossGraph::curvature(const graph::Value& slope, Differentiator& differentiator,
                                   RootMembers& members) const {
   // That of a parabola, above 0 in every row. A comparison has a node among its operands.
-  if (curvature_ && curvature_->isLiteral()) return *curvature_;
+  if (reweighting_ && reweighting_->isLiteral()) return *reweighting_;
   const graph::Value difference = row_.f - row_.y;
   const graph::Value parabola = abs(slope) / maximum(abs(difference), loss_.constants.least_difference);
   const auto own = [&] {
-    if (curvature_) return *curvature_;
+    if (reweighting_) return *reweighting_;
     const graph::Value second = slopeOf(slope, differentiator, members);
     // Comparisons with NaN are false.
     return maximum(select(lt(0.0, slope * difference), parabola, 0.0),

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "ir/numbers/loss_sums.h"
@@ -62,75 +63,127 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-// The fault of a number of type From that is converted to To; null if it is finite in both.
+// Whether numbers of a column keep their meaning when they are converted to To. A number that is small beside others of
+// its column may round to 0: by less than the last place of the largest.
 template <class To, class From>
-const char* notFinite(From value) {
-  if (!std::isfinite(value)) return "expected a finite number";
-  return std::isfinite(static_cast<To>(value)) ? nullptr : "expected a number within the range of f32";
+Status checkRange(const std::string& name, const From* values, std::size_t rows) {
+  if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
+  constexpr const char* kRemedy = "choose f64, or another unit";
+  std::size_t largest = rows;
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (!std::isfinite(values[r])) continue;
+    if (!std::isfinite(static_cast<To>(values[r]))) {
+      return Error{
+          Errc::kInvalid,
+          fmt::format("{} has {} in row {}, which is beyond the range of f32: {}", name, values[r], r + 1, kRemedy),
+          {}};
+    }
+    if (largest == rows || std::fabs(values[r]) > std::fabs(values[largest])) largest = r;
+  }
+  const From most = largest == rows ? From(0) : values[largest];
+  if (most == 0 || std::fabs(static_cast<To>(most)) >= std::numeric_limits<To>::min()) return okStatus();
+  return Error{Errc::kInvalid,
+               fmt::format("{} has no larger number than {} (row {}), which is below the normal range of f32: {}", name,
+                           most, largest + 1, kRemedy),
+               {}};
 }
 
-template <class To, class From>
+template <class From>
 Status checkTarget(const From* target, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r) {
-    if (const char* const wrong = notFinite<To>(target[r])) {
-      return Error{Errc::kInvalid, fmt::format("target {} in row {}: {}", target[r], r + 1, wrong), {}};
-    }
+    if (std::isfinite(target[r])) continue;
+    return Error{Errc::kInvalid, fmt::format("target {} in row {}: expected a finite number", target[r], r + 1), {}};
   }
   return okStatus();
 }
 
-template <class To, class From>
+template <class From>
 Status checkWeights(const From* weights, std::size_t rows) {
-  bool given = false, kept = false;
+  bool given = false;
   for (std::size_t r = 0; r < rows; ++r) {
-    const char* const wrong = notFinite<To>(weights[r]);
-    if (wrong != nullptr || weights[r] < 0) {
+    if (!std::isfinite(weights[r]) || weights[r] < 0) {
       return Error{Errc::kInvalid,
-                   fmt::format("weight {} in row {}, {} that is not negative", weights[r], r + 1,
-                               wrong != nullptr ? wrong : "expected a finite number"),
+                   fmt::format("weight {} in row {}, expected a finite number that is not negative", weights[r], r + 1),
                    {}};
     }
     given = given || weights[r] > 0;
-    kept = kept || static_cast<To>(weights[r]) > 0;
   }
-  if (!given) return Error{Errc::kInvalid, "the weights are all zero", {}};
-  if (!kept) return Error{Errc::kInvalid, "the weights are all zero once rounded to f32", {}};
-  return okStatus();
+  return given ? okStatus() : Error{Errc::kInvalid, "the weights are all zero", {}};
 }
 
-/// Checks that target and weights are valid for losses. Reads them before conversion, so that messages show the given
-/// numbers.
+/// Checks that target and weights are valid for losses, and that all numbers are in the range of To. Reads them before
+/// conversion, so that messages show the given numbers.
 template <class To>
 Status checkValues(const DataView& data, std::size_t rows) {
-  const auto check = [&](const ColumnView& column, const auto& of) {
-    return withZeroOf(column.type, [&]<class From>(From) { return of(static_cast<const From*>(column.data)); });
+  Status valid = okStatus();
+  const auto check = [&](const ColumnView& column, const std::string& name, const auto& of) {
+    if (!valid) return;
+    withZeroOf(column.type, [&]<class From>(From) {
+      const auto* const values = static_cast<const From*>(column.data);
+      valid = of(values);
+      if (valid) valid = checkRange<To>(name, values, rows);
+    });
   };
-  if (data.target) {
-    Status valid = check(*data.target, [&](const auto* values) { return checkTarget<To>(values, rows); });
-    if (!valid) return valid;
+  for (std::size_t i = 0; i < data.columns.size(); ++i) {
+    check(data.columns[i], data.names.describe(i), [](const auto*) { return okStatus(); });
   }
-  if (!data.weights) return okStatus();
-  return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
+  if (data.target) check(*data.target, "the target", [&](const auto* values) { return checkTarget(values, rows); });
+  if (data.weights) {
+    check(*data.weights, "the column of weights", [&](const auto* values) { return checkWeights(values, rows); });
+  }
+  return valid;
 }
 
-// Two loops: the mean, then the squares of the deviations.
+/// Binary exponents of magnitudes that need no scale, and the largest of a scale.
+struct OrdinaryExponents {
+  int least, most, largest_scale;
+};
+
+// Products w (d d) are in the normal range for differences from the last place of the least target to 2^10 times the
+// largest, with the least and the largest weight: (-30 - 23) 2 - 20 = -126 and (30 + 10) 2 + 40 = 120 in f32.
+constexpr OrdinaryExponents ordinaryTargets(Precision precision) {
+  return precision == Precision::kF32 ? OrdinaryExponents{-30, 30, 112} : OrdinaryExponents{-400, 400, 1008};
+}
+constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
+  return precision == Precision::kF32 ? OrdinaryExponents{-20, 40, 112} : OrdinaryExponents{-100, 100, 1008};
+}
+
+// 1, or a power of two that brings the magnitude near 1. The code of losses has the scale in it: in steps, samples of
+// the same data mostly have the same.
+double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
+  constexpr int kStep = 16;
+  if (magnitude == 0) return 1;
+  const int exponent = std::ilogb(magnitude);
+  if (exponent >= ordinary.least && exponent <= ordinary.most) return 1;
+  return std::ldexp(1.0, std::clamp(-exponent / kStep * kStep, -ordinary.largest_scale, ordinary.largest_scale));
+}
+
+// Two loops: the mean, then the squares of the deviations, and what the rounding of the mean left: of targets far from
+// 0 it is not small beside their deviation.
 template <class T>
 void takeTarget(Dataset::State& state, const T* target, const T* weights) {
   const std::size_t rows = state.rows;
-  const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };
-  CompensatedSum sum;
-  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * static_cast<double>(target[r]));
-  const double mean = sum.value() / state.weight_sum;
-  CompensatedSum squares;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const double distance = static_cast<double>(target[r]) - mean;
-    squares.add(weight(r) * (distance * distance));
-  }
-  state.target_mean = mean;
-  state.target_variance = squares.value() / state.weight_sum;
   const auto [least, most] = std::minmax_element(target, target + rows);
   state.least_target = static_cast<double>(*least);
   state.most_target = static_cast<double>(*most);
+  state.scale = scaleFor(state.largestTarget(), ordinaryTargets(state.precision));
+  const auto weight = [&](std::size_t r) {
+    return weights == nullptr ? 1.0 : state.weight_scale * static_cast<double>(weights[r]);
+  };
+  const double weight_sum = state.weight_sum * state.weight_scale;
+  CompensatedSum sum;
+  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * (state.scale * static_cast<double>(target[r])));
+  const double mean = sum.value() / weight_sum;
+  CompensatedSum rest, squares;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double distance = state.scale * static_cast<double>(target[r]) - mean;
+    rest.add(weight(r) * distance);
+    squares.add(weight(r) * (distance * distance));
+  }
+  state.target_mean = mean;
+  state.target_mean_rest = rest.value() / weight_sum;
+  const double about_mean = squares.value() / weight_sum;
+  state.target_variance = std::max(0.0, about_mean - state.target_mean_rest * state.target_mean_rest);
 }
 
 template <class T>
@@ -149,6 +202,8 @@ Status describeAs(Dataset::State& state, const T* target, const T* weights) {
       return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
     }
     if (state.weight_sum == 0) return Error{Errc::kInvalid, "the weights of these rows are all zero", {}};
+    const auto largest = static_cast<double>(*std::max_element(weights, weights + state.rows));
+    state.weight_scale = scaleFor(largest, ordinaryWeights(state.precision));
   }
   if (target != nullptr) takeTarget(state, target, weights);
   return okStatus();
@@ -201,13 +256,18 @@ std::shared_ptr<Dataset::State> Dataset::State::withoutNumbers() const {
   state->has_target = has_target;
   state->has_weights = has_weights;
   state->weight_sum = weight_sum;
+  state->scale = scale;
+  state->weight_scale = weight_scale;
   state->target_mean = target_mean;
+  state->target_mean_rest = target_mean_rest;
   state->target_variance = target_variance;
   state->least_target = least_target;
   state->most_target = most_target;
   state->row_group_weights = row_group_weights;
   return state;
 }
+
+double Dataset::State::largestTarget() const noexcept { return std::max(-least_target, most_target); }
 
 void Dataset::State::setRows(std::size_t count) noexcept {
   rows = count;

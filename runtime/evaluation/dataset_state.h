@@ -48,12 +48,20 @@ struct Dataset::State {
   std::vector<std::shared_ptr<const Dataset::State>> replicas;
   /// Instead, of data that are too large for each of them: rows on each.
   std::shared_ptr<PoolRows> divided;
-  double weight_sum = 0;       ///< without weights, the number of rows
-  double target_mean = 0;      ///< weighted, over all rows
-  double target_variance = 0;  ///< likewise, divided by weight_sum
+  double weight_sum = 0;  ///< without weights, the number of rows
+  /// LossConstants::scale and weight_scale of losses of these data. Both are 1 if the largest target and weight are
+  /// ordinary: squares of differences from the target's last place up to many times the target are then in the range of
+  /// the precision.
+  double scale = 1, weight_scale = 1;
+  double target_mean = 0;       ///< weighted, over all rows; of target * scale
+  double target_mean_rest = 0;  ///< what its rounding to double left: the mean is the sum of both
+  double target_variance = 0;   ///< weighted, over all rows; of target * scale
   double least_target = 0, most_target = 0;
   std::vector<double> row_group_weights;  ///< with weights: their sum over every row group, as a kernel adds it
 
+  double largestTarget() const noexcept;  ///< in magnitude
+  /// Whether kernels may square differences and multiply by weights as they are.
+  bool isOrdinary() const noexcept { return scale == 1 && weight_scale == 1; }
   /// Whether the numbers are in `storage`.
   bool isOnHost() const noexcept { return storage.data() != nullptr; }
   /// Sizes, names, and what is known of target and weights; no numbers, and a serial of its own.

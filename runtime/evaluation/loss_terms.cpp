@@ -1,11 +1,14 @@
 #include "runtime/evaluation/loss_terms.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "ir/token_errors.h"
+#include "runtime/evaluation/loss_value.h"
 
 namespace srjit {
 namespace {
@@ -43,26 +46,6 @@ Status checkCustom(const Expression& custom) {
   return okStatus();
 }
 
-Status checkTuning(const LossOptions& options) {
-  if (!options.tuning) return okStatus();
-  const std::string name = options.custom ? "a custom loss" : std::string(infoOf(options.kind).name);
-  const auto wrong = [&](const char* expected) {
-    return Error{
-        Errc::kInvalid, fmt::format("the constant {} of {}: expected {}", *options.tuning, name, expected), {}};
-  };
-  switch (tuningOf(options)) {
-    case LossTuning::kUntuned:
-      return wrong("none");
-    case LossTuning::kThreshold:
-      if (!(*options.tuning > 0) || std::isinf(*options.tuning)) return wrong("a finite number above 0");
-      break;
-    case LossTuning::kLevel:
-      if (!(*options.tuning > 0 && *options.tuning < 1)) return wrong("a number between 0 and 1");
-      break;
-  }
-  return okStatus();
-}
-
 Status checkTargets(const LossOptions& options, const Dataset::State& data) {
   const LossInfo& info = infoOf(options.kind);
   const auto wrong = [&](double target, const char* expected) {
@@ -80,6 +63,63 @@ Status checkTargets(const LossOptions& options, const Dataset::State& data) {
       break;
   }
   return okStatus();
+}
+
+/// What terms compare differences with: c in scaled units. It is finite, since derivatives multiply it by 0; a larger
+/// one would change no term, since squares of differences below it overflow. 0 if the precision has no such number.
+double tuningInUnits(const LossOptions& options, const Dataset::State& data, double scale) {
+  const double c = tuningOf(options, tuningOf(options));
+  if (tuningOf(options) != LossTuning::kThreshold) return c;
+  return withZeroOf(data.precision, [&]<class T>(T) -> double {
+    using Limits = std::numeric_limits<T>;
+    const double scaled = std::min<double>(c * scale, Limits::max() / 2);
+    return scaled < static_cast<double>(Limits::min()) ? 0 : scaled;
+  });
+}
+
+/// By what terms of the loss multiply the target.
+double scaleOf(const LossOptions& options, const Dataset::State& data) {
+  return options.custom || !infoOf(options.kind).unit ? 1 : data.scale;
+}
+
+Status checkTuning(const LossOptions& options, const Dataset::State& data) {
+  if (!options.tuning) return okStatus();
+  const std::string name = options.custom ? "a custom loss" : std::string(infoOf(options.kind).name);
+  const auto wrong = [&](const char* expected) {
+    return Error{
+        Errc::kInvalid, fmt::format("the constant {} of {}: expected {}", *options.tuning, name, expected), {}};
+  };
+  switch (tuningOf(options)) {
+    case LossTuning::kUntuned:
+      return wrong("none");
+    case LossTuning::kThreshold:
+      if (!(*options.tuning > 0) || std::isinf(*options.tuning)) return wrong("a finite number above 0");
+      if (tuningInUnits(options, data, data.scale) == 0) {
+        return wrong("a number nearer to the targets, since differences so small are 0 beside them; mae, or f64");
+      }
+      break;
+    case LossTuning::kLevel:
+      if (!(*options.tuning > 0 && *options.tuning < 1)) return wrong("a number between 0 and 1");
+      break;
+  }
+  return okStatus();
+}
+
+// Below the least exponent, the loss of predictions that equal the target but for its last place is no normal number.
+Status checkRange(const LossOptions& options, const Dataset::State& data) {
+  constexpr int kLeast = std::numeric_limits<double>::min_exponent + 2 * std::numeric_limits<double>::digits;
+  constexpr int kMost = std::numeric_limits<double>::max_exponent - 24;
+  const int unit = options.custom ? 0 : infoOf(options.kind).unit.value_or(0);
+  const double largest = data.largestTarget();
+  if (unit <= 1 || largest == 0) return okStatus();
+  const int exponent = unit * std::ilogb(largest);
+  if (exponent >= kLeast && exponent <= kMost) return okStatus();
+  return Error{
+      Errc::kInvalid,
+      fmt::format("{} of targets up to {}: squares of such errors are beyond the range of f64; expected another "
+                  "unit of the target, or a loss without squares of units as nmse, r2, rmse or mae",
+                  infoOf(options.kind).name, largest),
+      {}};
 }
 
 /// The largest power of two that is not above x, which is finite and above 0.
@@ -109,17 +149,24 @@ Status checkLoss(const LossOptions& options, const Dataset::State& data, const L
     }
     if (Status valid = checkCustom(*options.custom); !valid) return valid;
   }
-  if (Status valid = checkTuning(options); !valid) return valid;
-  return checkTargets(options, data);
+  if (Status valid = checkTuning(options, data); !valid) return valid;
+  if (Status valid = checkTargets(options, data); !valid) return valid;
+  return checkRange(options, data);
+}
+
+bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept {
+  return isOfGraphs(options) || !data.isOrdinary();
 }
 
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data) {
   const std::optional<LossTerm> term = infoOf(options.kind).term;
   DerivedLoss loss{.custom = options.custom};
+  loss.constants.weight_scale = data.weight_scale;
   if (options.custom) return loss;
   loss.is_scaled = !term;
   loss.term = term.value_or(LossTerm{});
-  loss.constants.tuning = tuningOf(options, tuningOf(options));
+  loss.constants.scale = scaleOf(options, data);
+  loss.constants.tuning = tuningInUnits(options, data, loss.constants.scale);
   if (loss.is_scaled) loss.constants.target_centre = centreOf(data);
   return loss;
 }

@@ -29,37 +29,47 @@ struct Slope {
   Slope(double v, double s) : value(v), slope(s) {}
 };
 
-/// Of a sum of squares, in last places: roundings of a term and of the tree in which terms are added.
-constexpr double kSumError = 32;
-
 /// The sum of a term, and of those behind it.
 template <class T>
 using TermSums = std::array<T, kScaledTerms.size()>;
 
+/// From the target's unit to a loss's. Steps, since a power of the scale may be no number.
+template <class T>
+T inDataUnits(T value, std::optional<int> unit, double scale) {
+  for (int i = 0; i < unit.value_or(0); ++i) value = value / scale;
+  return value;
+}
+
 /// The squared errors of a + b f with the best a and b, and the correlation. Comparisons are false for NaN, so that it
-/// stays.
+/// stays. No product is of more than one square.
 template <class T>
 T scaledLoss(const TermSums<T>& terms, const LossSums& rows, double target_variance, LossKind kind) {
   using std::sqrt;
   const double weights = rows.weights;
-  const double target = rows.squared_targets - rows.targets * rows.targets / weights;
-  const T spread = terms[1] - terms[0] * terms[0] / weights;
+  const double target = rows.squared_targets - rows.targets * (rows.targets / weights);
+  const auto loss = [&](const T& sum, const T& correlation) {
+    return scaledLossFormula<T>(kind, sum / rows.weight_scale, sum / weights, correlation, target_variance);
+  };
+  const T spread = terms[1] - terms[0] * (terms[0] / weights);
+  if (rows.is_constant || spread <= 0.0) return loss(target, 0.0);
   const T product = terms[2] - terms[0] * (rows.targets / weights);
-  if (spread <= kSumError * rows.last_place * terms[1])
-    return scaledLossFormula<T>(kind, target, target / weights, 0.0, target_variance);
-  const T rest = target - product * product / spread;
+  const T rest = target - product * (product / spread);
   const T sum = rest < 0.0 ? T(0.0) : rest;
-  const T correlation = target <= 0 ? T(0.0) : product / sqrt(spread * target);
-  const T bounded = T(1.0) < correlation ? T(1.0) : correlation < -1.0 ? T(-1.0) : correlation;
-  return scaledLossFormula<T>(kind, sum, sum / weights, bounded, target_variance);
+  const T correlation = target <= 0 ? T(0.0) : product / sqrt(spread) / std::sqrt(target);
+  return loss(sum, T(1.0) < correlation ? T(1.0) : correlation < -1.0 ? T(-1.0) : correlation);
 }
 
 template <class T>
 T valueOf(const TermSums<T>& terms, const LossSums& rows, double target_variance, const LossOptions& options) {
   if (options.custom) return terms[0] / rows.weights;
-  if (infoOf(options.kind).isScaled()) return scaledLoss(terms, rows, target_variance, options.kind);
-  return withLossFormula(options.kind, target_variance,
-                         [&](const auto& formula) { return T(formula(terms[0], terms[0] / rows.weights)); });
+  const LossInfo& info = infoOf(options.kind);
+  const auto formula = [&] {
+    if (info.isScaled()) return scaledLoss(terms, rows, target_variance, options.kind);
+    return withLossFormula(options.kind, target_variance, [&](const auto& of) {
+      return T(of(terms[0] / rows.weight_scale, terms[0] / rows.weights));
+    });
+  };
+  return inDataUnits(formula(), info.unit, rows.scale);
 }
 
 bool isRejected(const LossSums& sums, const LossOptions& options) {
@@ -108,7 +118,9 @@ double lossOfSum(const LossSums& sums, double target_variance, const LossOptions
   if (options.custom || !infoOf(options.kind).isScaled() || isRejected(sums, options) || isEmpty(sums, options)) {
     return lossValue(sums, target_variance, options);
   }
-  return scaledLossFormula<double>(options.kind, sums.terms, sums.terms / sums.weights, kNoValue, target_variance);
+  const double value = scaledLossFormula<double>(options.kind, sums.terms / sums.weight_scale,
+                                                 sums.terms / sums.weights, kNoValue, target_variance);
+  return inDataUnits(value, infoOf(options.kind).unit, sums.scale);
 }
 
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,

@@ -12,7 +12,7 @@
 
 namespace srjit {
 
-/// Sums over the rows of one evaluation.
+/// Sums over the rows of one evaluation, in scaled units.
 struct LossSums {
   double terms = 0;         ///< of the rows that count
   double weights = 0;       ///< of the rows that count
@@ -21,7 +21,8 @@ struct LossSums {
   // Of scaled losses, in the rows that count:
   std::array<double, kScaledTerms.size() - 1> more_terms{};  ///< of kScaledTerms behind the first
   double targets = 0, squared_targets = 0;                   ///< of z and z z (losses.def)
-  double last_place = 0;  ///< lastPlace() of the terms; a prediction whose variance is lost in rounding is constant
+  bool is_constant = false;                                  ///< whether the prediction counts as constant
+  double scale = 1, weight_scale = 1;                        ///< the units (LossConstants)
 };
 
 /// Whether the loss is a sum of predictions of graphs. If not, kernels of losses have its term.
@@ -31,7 +32,8 @@ bool isOfGraphs(const LossOptions& options) noexcept;
 /// if the data have weights.
 LossSpec lossSpec(const LossOptions& options, bool weighted);
 
-/// The value as LossKind defines it; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
+/// The value as LossKind defines it, in the units of the data; target_variance is in scaled units. Divisions follow
+/// IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
 /// The derivatives of lossValue() by the sums of its terms, where no policy gives another value; NaN where one does.
@@ -43,7 +45,7 @@ std::array<double, kScaledTerms.size()> lossSlopes(const LossSums& sums, double 
 double lossOfSum(const LossSums& sums, double target_variance, const LossOptions& options);
 
 /// The same as lossValue() for values.size() expressions, from the sums of their terms, where no row is skipped,
-/// for a kind that kernels have: `weights` is the sum over all rows.
+/// for a kind that kernels have and data that need no scaled units: `weights` is the sum over all rows.
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
                 std::span<double> values);
 

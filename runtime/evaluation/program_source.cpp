@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 #include "ir/token_errors.h"
@@ -68,6 +70,26 @@ void ProgramSource::setSelected(const ProgramSource& source, std::size_t count,
   fillBlocks(expressions, count, Threads::kArena,
              [&](Population::Block& block, std::size_t, std::size_t i) { block.add(source.expressions[which(i)]); });
   finish();
+}
+
+void ProgramSource::setExtended(const ProgramSource& source, std::size_t count,
+                                const std::function<std::size_t(std::size_t i)>& which) {
+  setBlocks(count, Threads::kArena, [&](Population::Block& block, std::size_t i) -> Status {
+    const ExpressionView f = source.expressions[which(i)];
+    const std::uint32_t factor = f.parameterCount();
+    if (factor > kMostExtended) {
+      block.addNone();
+      const std::string message = fmt::format(
+          "{} parameters: expected at most {}, since a scaled loss may need two more", factor, kMostExtended);
+      return Error{Errc::kInvalid, message, {}};
+    }
+    std::vector<std::int32_t> codes(f.codes().begin(), f.codes().end());
+    for (const std::int32_t code : {parameterCode(factor), parameterCode(factor + 1), codeOf(Op::kFma)}) {
+      codes.push_back(code);
+    }
+    block.add(ExpressionView(codes, f.constants(), f.variableCount(), factor + 2));
+    return okStatus();
+  });
 }
 
 void ProgramSource::setNone(std::size_t count) {

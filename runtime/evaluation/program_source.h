@@ -78,6 +78,11 @@ struct ProgramSource {
   /// `which` in any order.
   void setSelected(const ProgramSource& source, std::size_t count,
                    const std::function<std::size_t(std::size_t i)>& which);
+  /// The same of fma(f, p_k, p_(k+1)) for an expression f of k parameters: with two parameters more. Expressions of
+  /// more than kMostExtended parameters become failures.
+  void setExtended(const ProgramSource& source, std::size_t count,
+                   const std::function<std::size_t(std::size_t i)>& which);
+  static constexpr std::uint32_t kMostExtended = Expression::kMaxIndex - 1;
   /// Sets `count` constants NaN, for expressions of which none may be read.
   void setNone(std::size_t count);
 

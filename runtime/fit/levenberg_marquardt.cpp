@@ -85,6 +85,10 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
   }
   if (fit.is_at_start_) {
     if (is_finite) fit.start_loss_ = std::min(fit.start_loss_, trial_level_.loss);
+    if (!is_finite && std::exchange(fit.may_restart_, false) && fit.passes_ < iterations_) {
+      for (std::size_t i = 0; i < fit.linear_; ++i) fit.nextTrial()[fit.columns_[i].parameter] = 0;
+      return;
+    }
     if (is_finite && proposesScale()) return;
     fit.is_at_start_ = false;
     if (is_finite) return acceptStart();

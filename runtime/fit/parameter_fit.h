@@ -33,6 +33,8 @@ class ParameterFit {
   std::span<const double> trial() const noexcept { return numbers(0, size()); }
   /// Makes these the parameters to evaluate next, by LevenbergMarquardt::tryCandidate().
   void setTrial(std::span<const double> parameters) noexcept { std::ranges::copy(parameters, nextTrial().begin()); }
+  /// If the sums of the start are not finite, begins again from it with its linear parameters 0.
+  void allowRestart() noexcept { may_restart_ = linear_ > 0; }
   /// Ends with what there is.
   void cancel() noexcept {
     if (!done()) status_ = FitStatus::kCancelled;
@@ -115,6 +117,7 @@ class ParameterFit {
   unsigned passes_ = 0;
   unsigned settlings_ = 0;  ///< since the damped step or the start
   FitStatus status_ = FitStatus::kRunning;
+  bool may_restart_ = false;
   bool is_ill_conditioned_ = false;
   bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
   bool has_stepped_ = false;    ///< whether a step was accepted

@@ -1,5 +1,7 @@
 #include "runtime/loss_text.h"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +39,18 @@ TEST(LossText, Expressions) {
   EXPECT_FALSE(word.error().where);
   EXPECT_THAT(word.error().message, HasSubstr("is none of sse, mse"));
   EXPECT_FALSE(parseLoss(""));
+}
+
+// In expressions of data x0 is the first column; in a loss it would be the prediction.
+TEST(LossText, OnlyTheNamesOfALossAreOperands) {
+  for (const auto& [text, column] : {std::pair("x0", 1U), {"abs(f - x1)", 9U}, {"f*p0", 3U}, {"f + x[2]", 5U}}) {
+    const Result<LossOptions> loss = parseLoss(text);
+    ASSERT_FALSE(loss) << text;
+    ASSERT_TRUE(loss.error().where) << text;
+    EXPECT_EQ(loss.error().where->column, column) << text;
+    EXPECT_THAT(loss.error().message, HasSubstr("expected f for the prediction, y for the target or w")) << text;
+  }
+  EXPECT_TRUE(parseLoss("exp(-f) + 1e5*pow(y, 2) + expm1(f)"));
 }
 
 }  // namespace

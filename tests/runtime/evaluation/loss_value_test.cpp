@@ -60,8 +60,12 @@ TEST(LossValue, OfScaledLossesIsThatOfTheBestLine) {
 
 TEST(LossValue, OfConstantsIsThatOfTheMean) {
   LossSums sums{.terms = 6, .weights = 3, .rows = 3, .valid = 3, .more_terms = {12, 0}, .squared_targets = 9};
+  EXPECT_EQ(lossValue(sums, 3, {.kind = LossKind::kScaledMse}), 3) << "squares that rounding made smaller";
+  sums.more_terms[0] = 13;
+  sums.is_constant = true;
   EXPECT_EQ(lossValue(sums, 3, {.kind = LossKind::kScaledMse}), 3);
   EXPECT_EQ(lossValue(sums, 3, {.kind = LossKind::kCorrelation}), 0);
+  sums.is_constant = false;
   sums.more_terms[0] = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(std::isnan(lossValue(sums, 3, {.kind = LossKind::kScaledMse})));
 }

@@ -109,10 +109,13 @@ TEST_F(Upload, ChecksWeights) {
 
 TEST_F(Upload, ReportsWeightsAsGiven) {
   w_.weights = {1e300, 1};
-  EXPECT_EQ(messageOf(w_), "weight 1e+300 in row 1, expected a number within the range of f32 that is not negative");
+  EXPECT_EQ(messageOf(w_),
+            "the column of weights has 1e+300 in row 1, which is beyond the range of f32: choose f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   w_.weights = {0, 1e-60};
-  EXPECT_EQ(messageOf(w_), "the weights are all zero once rounded to f32");
+  EXPECT_EQ(messageOf(w_),
+            "the column of weights has no larger number than 1e-60 (row 2), which is below the normal range of f32: "
+            "choose f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   const std::vector<float> given{1, -0.1F};
   DataView view = w_.view();
@@ -134,16 +137,44 @@ TEST_F(Upload, ChecksTheTarget) {
   w_.target = {1, -kInfinity, 3};
   EXPECT_EQ(messageOf(w_), "target -inf in row 2: expected a finite number");
   w_.target = {-1e300, 2, 3};
-  EXPECT_EQ(messageOf(w_), "target -1e+300 in row 1: expected a number within the range of f32");
+  EXPECT_EQ(messageOf(w_),
+            "the target has -1e+300 in row 1, which is beyond the range of f32: choose f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
 }
 
-TEST_F(Upload, ColumnsMayHoldAnything) {
-  w_.columns = {{std::nan(""), 1e300}, {-kInfinity, -1e300}};
+TEST_F(Upload, ColumnsMayHoldInfinitiesAndNaN) {
+  w_.columns = {{std::nan(""), kInfinity}, {-kInfinity, 3}};
   const std::vector<Expression> columns{build({Token::variable(0)}), build({Token::variable(1)})};
   const std::vector<double> got = predict(engine_, engine_.compile(columns), engine_.upload(w_.view()).value(), {});
   EXPECT_TRUE(std::isnan(got[0]));
-  EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<double>{kInfinity, -kInfinity, -kInfinity}));
+  EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<double>{kInfinity, -kInfinity, 3}));
+}
+
+// A column of infinities or zeros would be another column without a word.
+TEST_F(Upload, RefusesNumbersThatF32DoesNotHave) {
+  w_.columns = {{1, 2}, {3, -1e39}};
+  EXPECT_EQ(messageOf(w_),
+            "column x1 has -1e+39 in row 2, which is beyond the range of f32: choose f64, or another unit");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.columns = {{std::nan(""), -1e-40}, {3, 4}};
+  EXPECT_EQ(
+      messageOf(w_),
+      "column x0 has no larger number than -1e-40 (row 2), which is below the normal range of f32: choose f64, or "
+      "another unit");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.columns = {{1e-40, 1}, {0, -kInfinity}};
+  EXPECT_EQ(messageOf(w_), "no error") << "beside 1, 1e-40 is less than the last place";
+  w_.target = {1e-50, 0};
+  EXPECT_EQ(
+      messageOf(w_),
+      "the target has no larger number than 1e-50 (row 1), which is below the normal range of f32: choose f64, or "
+      "another unit");
+  const std::vector<float> given{1e-40F, 0};
+  DataView view = w_.view();
+  view.target.emplace(given);
+  EXPECT_EQ(messageOf(engine_, view), "no error") << "given in f32";
+  w_.target = {0, 0};
+  EXPECT_EQ(messageOf(w_), "no error");
 }
 
 TEST_F(Upload, OutOfMemoryIsAnError) {
