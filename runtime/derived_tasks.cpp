@@ -91,7 +91,7 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
   if (Status own = engine.checkProcess(); !own) return std::move(own).error();
   if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
   const Program::State& program = task.program.state();
-  if (derivation.isSummed()) {
+  if (derivation.readsTarget()) {
     Result<Dataset> data = engine.executor->withTargetBehind(task.data);
     if (!data) return std::move(data).error();
     task.data = std::move(*data);

@@ -31,8 +31,9 @@ struct FitOptions {
   /// default, in n rows, parameters are right to 1e-5 sqrt(n) standard errors.
   double loss_tolerance = 1e-10;
   /// Converged, if the Gauss-Newton step is no longer than this share of the parameters; at least two units of the last
-  /// place of the engine's precision. Ends fits of data that the expression meets exactly.
-  double step_tolerance = 1e-8;
+  /// place of the engine's precision, which is what 0 means. Ends fits of data that the expression meets exactly. A share
+  /// of parameters is one of the predictions, offsets included: 1e-8 leaves residuals of 0.01 to an offset of 1e6.
+  double step_tolerance = 0;
   std::stop_token stop = {};  ///< ends all fits with kCancelled, after the pass that runs
 };
 
@@ -40,16 +41,17 @@ struct FitOptions {
 /// of the start.
 enum class FitStatus : std::uint8_t {
   kRunning,
-  kConverged,
+  kConverged,   ///< by a tolerance, or where rounding hides what another step would gain
   kIterations,  ///< FitOptions::iterations passes, and not converged
-  kNoProgress,  ///< no step lowers the loss, down to the step tolerance: often a minimum, as exact as rounding allows
+  kNoProgress,  ///< no step lowers the loss, though the derivatives there tell of one
   kNotFinite,   ///< the sums of the start are not finite
   kSingular,    ///< the loss depends on no parameter, in first order
   kCancelled,
-  kFailed,  ///< an error, which Losses::failures has; parameters are the best before it, NaN if there are none
+  kFailed,        ///< an error, which Losses::failures has; parameters are the best before it, NaN if there are none
+  kNoParameters,  ///< the expression has none: the loss is that of the expression as it is
 };
 
-/// What the command prints: "converged", "iterations", or "failed: " and why. Ends with a zero.
+/// What the command prints: "converged", "iterations", "no parameters", or "failed: " and why. Ends with a zero.
 std::string_view nameOf(FitStatus status) noexcept;
 
 }  // namespace srjit

@@ -60,6 +60,8 @@ std::string_view nameOf(FitStatus status) noexcept {
       return "failed: cancelled";
     case FitStatus::kFailed:
       return "failed: an error";
+    case FitStatus::kNoParameters:
+      return "no parameters";
   }
   __builtin_unreachable();
 }

@@ -1,6 +1,7 @@
 #include "runtime/population_fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -21,7 +22,7 @@
 namespace srjit {
 namespace {
 
-constexpr double kNotFinite = std::numeric_limits<double>::infinity();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// Finds the linear parameters of one expression after another. Not thread-safe.
 class LinearFinder {
@@ -49,7 +50,7 @@ Derivation stepSums(const Dataset::State& data, const LossOptions& loss) {
     return steps;
   }
   Derivation equations = derivedSums(Quantity::kNormalEquations, data, loss);
-  equations.loss = {.is_scaled = isScaled(loss)};
+  equations.loss = {.is_scaled = isScaled(loss), .constants = {.scale = data.scale, .weight_scale = data.weight_scale}};
   return equations;
 }
 
@@ -59,6 +60,17 @@ FitOptions fitOptions(const FitOptions& options, const Derivation& derivation, P
   if (derivation.quantity != Quantity::kReweighted) return own;
   own.loss_tolerance = std::max(own.loss_tolerance, 2 * lastPlace(precision));
   return own;
+}
+
+/// Where rows are left out, sums are means.
+fit::LevenbergMarquardt::Rows rowsOf(const Dataset::State& data, const Derivation& derivation) {
+  fit::LevenbergMarquardt::Rows rows{.count = static_cast<double>(data.rows), .are_of_squares = false};
+  if (derivation.quantity != Quantity::kNormalEquations) return rows;
+  const double mean_square = data.target_variance + data.target_mean * data.target_mean;
+  rows.are_of_squares = true;
+  const double weights = derivation.skips_invalid ? 1 : data.weight_sum * data.weight_scale;
+  rows.target_length = std::sqrt(mean_square * weights);
+  return rows;
 }
 
 /// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; of so many parameters that there
@@ -90,6 +102,29 @@ ProgramSource scaledSource(const ProgramSource& source) {
   return made;
 }
 
+/// The expressions of `source` with p * unit in place of the parameters `which` of each.
+ProgramSource inUnits(const ProgramSource& source, double unit, const std::vector<std::vector<std::uint32_t>>& which) {
+  std::vector<std::optional<Expression>> rewritten(source.expressions.size());
+  tbb::parallel_for(std::size_t{0}, rewritten.size(), [&](std::size_t e) {
+    const Expression f = source.expressions[e].expression();
+    std::vector<Token> tokens;
+    for (const Token& token : f.tokens()) {
+      tokens.push_back(token);
+      const bool is_parameter = token.kind == Token::Kind::kParameter;
+      if (!is_parameter || !std::ranges::binary_search(which[e], token.index)) continue;
+      tokens.push_back(Token::constant(unit));
+      tokens.push_back(Token::operation(Op::kMul));
+    }
+    rewritten[e] = Expression::create(std::move(tokens)).value();
+  });
+  std::vector<Expression> all;
+  for (std::optional<Expression>& one : rewritten) all.push_back(*std::move(one));
+  ProgramSource made = source.emptyLike();
+  made.set(all, ProgramSource::Threads::kArena);
+  made.invalid = source.invalid;
+  return made;
+}
+
 }  // namespace
 
 PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const double> starts,
@@ -100,12 +135,21 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
       data_(base_.data.state()),
       derivation_(stepSums(data_, options.loss)),
       options_(fitOptions(options, derivation_, data_.precision)),
-      methods_(data_.precision, options_),
+      methods_(data_.precision, options_, rowsOf(data_, derivation_)),
       failures_(mergeFailures(program_.failures, failuresForWantOfColumns(*program_.source, data_))) {
   engine_.executor->execute([&] {
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
                                       : program_.source;
     failures_ = mergeFailures(std::move(failures_), source_->invalid);
+    const double scale = derivation_.loss.constants.scale;
+    if (scale != 1) {
+      LinearFinder finder(source_->precision, source_->math);
+      for (std::size_t e = 0; e < source_->expressions.size(); ++e) {
+        const std::span<const std::uint32_t> linear = finder.of(source_->expressions[e]);
+        in_units_.emplace_back(linear.begin(), linear.end());
+      }
+      source_ = std::make_shared<const ProgramSource>(inUnits(*source_, 1 / scale, in_units_));
+    }
     makeEntries(starts);
   });
 }
@@ -136,6 +180,7 @@ Result<Fits> PopulationFit::run() {
     }
     break;
   }
+  refine();
   return fits();
 }
 
@@ -165,6 +210,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   }
   if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
+  refinable_.resize(entries_.size());
   const auto scale = isScaled(options_.loss) ? fit::ParameterFit::Scale::kLastTwo : fit::ParameterFit::Scale::kNone;
   struct Finder {
     Finder(Precision precision, Math math) : linear(precision, math) {}
@@ -186,8 +232,9 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
                    .error = nullptr,
                    .expression = e,
                    .start = s,
-                   .weights = derivation_.skips_invalid ? 0 : data_.weight_sum,
+                   .weights = derivation_.skips_invalid ? 0 : weightSum(),
                    .valid = derivation_.skips_invalid ? 0 : data_.rows}));
+      if (!in_units_.empty()) entries_[e * start_count + s]->fit.allowRestart();
     }
   });
   for (const auto& entry : entries_) {
@@ -202,6 +249,13 @@ void PopulationFit::startOf(std::size_t expression, std::span<const double> star
   for (const double value : {0.0, 1.0}) {
     if (all.size() < source_->expressions[expression].parameterCount()) all.push_back(value);
   }
+  for (std::uint32_t p = 0; p < all.size(); ++p) all[p] /= unitOf(expression, p);
+}
+
+/// What the fitted parameter is multiplied by. A power of two, so that its start comes back as it was.
+double PopulationFit::unitOf(std::size_t expression, std::uint32_t parameter) const {
+  if (in_units_.empty() || !std::ranges::binary_search(in_units_[expression], parameter)) return 1;
+  return 1 / derivation_.loss.constants.scale;
 }
 
 std::size_t PopulationFit::givenParameters(std::size_t expression) const {
@@ -277,7 +331,11 @@ void PopulationFit::take(Sums& sums) {
       FitEntry& entry = *active_[i].entry;
       if (entry.error == nullptr) takeSums(method, entry, sumsFor(active_[i]));
       goes_on_[i] = entry.error == nullptr && !entry.fit.done();
-      if (goes_on_[i] != 0) nextParameters(active_[i]);
+      if (goes_on_[i] != 0) {
+        nextParameters(active_[i]);
+      } else {
+        refinable_[entry.expression * startCount() + entry.start] = isRefinable(entry) ? 1 : 0;
+      }
     }
   });
   dropEnded();
@@ -293,27 +351,31 @@ void PopulationFit::dropEnded() {
   active_.resize(left);
 }
 
-// Where rows are left out, sums of different rows are comparable as means.
 void PopulationFit::takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const {
   if (!derivation_.skips_invalid) return method.take(entry.fit, outputs);
-  const LossSums rows = readSums(outputs, derivation_, data_);
-  const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
-  // Fewer rows than parameters can be met by chance.
-  const bool is_out = options_.loss.nan == NanPolicy::kReject
-                          ? rows.valid < rows.rows
-                          : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
-  for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
+  const LossSums rows = takeMeans(entry, outputs);
   const double before = entry.fit.loss();
-  method.take(entry.fit, sums);
+  method.take(entry.fit, outputs.first(outputs.size() - derivation_.counts()));
   if (!(entry.fit.loss() < before)) return;
   entry.weights = rows.weights;
   entry.valid = rows.valid;
 }
 
+// Where rows are left out, sums of different rows are comparable as means.
+LossSums PopulationFit::takeMeans(const FitEntry& entry, std::span<double> outputs) const {
+  const LossSums rows = readSums(outputs, derivation_, data_);
+  // Fewer rows than parameters can be met by chance.
+  const bool is_out = options_.loss.nan == NanPolicy::kReject
+                          ? rows.valid < rows.rows
+                          : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
+  for (double& sum : outputs.first(outputs.size() - derivation_.counts())) {
+    sum = is_out ? std::numeric_limits<double>::infinity() : sum / rows.weights;
+  }
+  return rows;
+}
+
 Fits PopulationFit::fits() {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const std::size_t count = program_.source->expressions.size(), all = program_.source->parameterOffset(count);
-  const std::size_t start_count = count == 0 ? 0 : entries_.size() / count;
   Fits fits{.parameters = std::vector<double>(all, kUnknown), .standard_errors = std::vector<double>(all, kUnknown)};
   fits.losses.values.resize(count, kUnknown);
   fits.losses.valid_rows.resize(count);
@@ -323,12 +385,7 @@ Fits PopulationFit::fits() {
   std::vector<const FitEntry*> winners(count);
   engine_.executor->execute([&] {
     tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
-      FitEntry* best = nullptr;
-      for (std::size_t s = 0; s < start_count; ++s) {
-        FitEntry* const entry = entries_[e * start_count + s].get();
-        if (entry == nullptr) break;
-        if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
-      }
+      const FitEntry* const best = winnerOf(e);
       if (best != nullptr) write(methods_.local(), *best, fits);
       winners[e] = best;
     });
@@ -340,25 +397,75 @@ Fits PopulationFit::fits() {
     fits.statuses[e] = FitStatus::kFailed;
   }
   fits.losses.failures = mergeFailures(failures_, std::move(failures));
+  if (isScaled(options_.loss)) takeScaledLosses(fits);
   return fits;
+}
+
+// Sums about the target's mean round less than those of a fit: Engine::loss() has these bits. Where they cannot be had,
+// since the time of the call is over, those of the fit stay.
+void PopulationFit::takeScaledLosses(Fits& fits) const {
+  const Result<Losses> losses =
+      runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline);
+  if (!losses) return;
+  std::vector<bool> fails(fits.statuses.size());
+  for (const std::vector<Failure>* failures : {&losses->failures, &std::as_const(fits.losses.failures)}) {
+    for (const Failure& failure : *failures) fails[failure.expression] = true;
+  }
+  for (std::size_t e = 0; e < fails.size(); ++e) {
+    if (fails[e]) continue;
+    fits.losses.values[e] = losses->values[e];
+    fits.losses.valid_rows[e] = losses->valid_rows[e];
+  }
+}
+
+FitEntry* PopulationFit::winnerOf(std::size_t expression) const {
+  FitEntry* best = nullptr;
+  const std::size_t starts = startCount();
+  for (const EntryPointer& entry : std::span(entries_).subspan(expression * starts, starts)) {
+    if (entry == nullptr) break;
+    if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry.get();
+  }
+  return best;
+}
+
+std::size_t PopulationFit::startCount() const {
+  const std::size_t count = program_.source->expressions.size();
+  return count == 0 ? 0 : entries_.size() / count;
+}
+
+// Where rows are left out, a fit has means.
+double PopulationFit::sumOf(const FitEntry& entry) const {
+  return entry.fit.loss() * (derivation_.skips_invalid ? entry.weights : 1);
 }
 
 void PopulationFit::write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const {
   const std::size_t e = entry.expression, first = program_.source->parameterOffset(e), own = givenParameters(e);
-  std::ranges::copy(entry.fit.parameters().first(own), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
+  for (std::uint32_t p = 0; p < own; ++p) fits.parameters[first + p] = entry.fit.parameters()[p] * unitOf(e, p);
   if (derivation_.quantity == Quantity::kNormalEquations) {
-    std::vector<double> errors(entry.fit.parameters().size());
-    method.standardErrors(entry.fit, entry.valid, errors);
-    std::copy_n(errors.begin(), own, fits.standard_errors.begin() + static_cast<std::ptrdiff_t>(first));
+    std::vector<double> errors = entry.inverse_diagonal;
+    if (errors.empty()) {
+      errors.resize(entry.fit.size());
+      method.standardErrors(entry.fit, entry.valid, errors);
+    } else {
+      const double freedom = static_cast<double>(entry.valid) - static_cast<double>(entry.rank);
+      const double squares = freedom > 0 ? sumOf(entry) : kUnknown;
+      for (double& error : errors) error = std::sqrt(error * squares / freedom);
+    }
+    for (std::uint32_t p = 0; p < own; ++p) fits.standard_errors[first + p] = errors[p] * unitOf(e, p);
   }
   fits.iterations[e] = entry.fit.passes();
-  fits.statuses[e] = entry.fit.status();
+  const FitStatus status = entry.fit.status();
+  const bool has_ended = status != FitStatus::kNotFinite && status != FitStatus::kCancelled;
+  fits.statuses[e] = own == 0 && has_ended ? FitStatus::kNoParameters : status;
   fits.starts[e] = entry.start;
   if (entry.fit.passes() == 0) return;
-  const LossSums sums{.terms = entry.fit.loss() * (derivation_.skips_invalid ? entry.weights : 1),
+  const LossConstants& constants = derivation_.loss.constants;
+  const LossSums sums{.terms = sumOf(entry),
                       .weights = entry.weights,
                       .rows = data_.rows,
-                      .valid = entry.valid};
+                      .valid = entry.valid,
+                      .scale = constants.scale,
+                      .weight_scale = constants.weight_scale};
   fits.losses.values[e] = lossOfSum(sums, data_.target_variance, options_.loss);
   fits.losses.valid_rows[e] = validRows(sums, options_.loss.nan);
 }

@@ -14,6 +14,8 @@ std::size_t Derivation::roots(std::size_t parameters) const noexcept {
     case Quantity::kNormalEquations:
     case Quantity::kReweighted:
       return 1 + count + count * (count + 1) / 2 + counts();
+    case Quantity::kTangent:
+      return 1 + count + (weighted ? 1 : 0);
   }
   __builtin_unreachable();
 }

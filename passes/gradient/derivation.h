@@ -21,6 +21,7 @@ enum class Quantity : std::uint8_t {
   kGradient,         ///< these, and for each i (w l') f_i for each term
   kNormalEquations,  ///< terms w (r r), (w r) f_i, and (w f_i) f_j for i <= j, by i, then j, where r = y - f
   kReweighted,       ///< the same of a loss of one term: w l, (w l' / -2) f_i, and ((w h / 2) f_i) f_j with curvature h
+  kTangent,          ///< by rows, not summed: r, f_0, f_1, ... of normal equations, then w with weights
 };
 
 /// The loss that a quantity is about.
@@ -54,7 +55,9 @@ struct Derivation {
   bool skips_invalid = false;
 
   /// Whether roots are terms of sums over rows, which kernels add as they are.
-  bool isSummed() const noexcept { return quantity != Quantity::kJacobian; }
+  bool isSummed() const noexcept { return quantity != Quantity::kJacobian && quantity != Quantity::kTangent; }
+  /// Whether roots read the target and the weights.
+  bool readsTarget() const noexcept { return quantity != Quantity::kJacobian; }
   /// The number of derivatives of an expression of so many parameters, and of its roots.
   std::size_t derivatives(std::size_t parameters) const noexcept {
     return by == DerivativesBy::kVariables ? columns : parameters;
@@ -65,7 +68,7 @@ struct Derivation {
   /// How many before these are of the target alone.
   std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? 2 : 0; }
   /// One more than the largest variable that roots read besides those of expressions.
-  std::uint32_t variables() const noexcept { return isSummed() ? columns + 1 + (weighted ? 1U : 0U) : 0; }
+  std::uint32_t variables() const noexcept { return readsTarget() ? columns + 1 + (weighted ? 1U : 0U) : 0; }
 
   /// Whether roots are the terms of a scaled loss.
   bool isOfScaledLoss() const noexcept {

@@ -64,6 +64,10 @@ LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& ma
           .w = derivation.weighted ? variable(derivation.columns + 1) : graph::Value(1.0)};
 }
 
+graph::Value residualOf(const LossRow& row, const LossConstants& constants) {
+  return inUnits(row.y, constants.scale) - inUnits(row.f, constants.scale);
+}
+
 /// Those of the target alone.
 void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
   if (derivation.targetTerms() == 0) return;
@@ -128,6 +132,9 @@ void Deriver::run(const ExpressionGraph& f, const Derivation& derivation, std::s
     case Quantity::kNormalEquations:
     case Quantity::kReweighted:
       addStepTerms(derivation);
+      break;
+    case Quantity::kTangent:
+      addTangent(derivation);
       break;
   }
 }
@@ -211,9 +218,10 @@ std::vector<graph::Value> Deriver::derivatives(double scale) const {
 void Deriver::addStepTerms(const Derivation& derivation) {
   const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
-    const graph::Value residual = row.y - row.f;
+    const graph::Value residual = residualOf(row, derivation.loss.constants);
     const graph::Value square = residual * residual;
-    roots_ = stepRoots({derivation, as_written_, row.f, square}, derivatives(1), square, residual, 1.0);
+    const std::vector<graph::Value> by = derivatives(derivation.loss.constants.scale);
+    roots_ = stepRoots({derivation, as_written_, row.f, square}, by, square, residual, 1.0);
     return;
   }
   const LossGraph loss(derivation.loss, row, as_written_);
@@ -222,6 +230,15 @@ void Deriver::addStepTerms(const Derivation& derivation) {
   const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
   const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
   roots_ = stepRoots(std::move(terms), by, loss.terms()[0], slope * -0.5, curvature * 0.5);
+}
+
+void Deriver::addTangent(const Derivation& derivation) {
+  const LossConstants& constants = derivation.loss.constants;
+  const LossRow row = rowOf(roots_[0], derivation, as_written_);
+  const std::vector<graph::Value> by = derivatives(constants.scale);
+  roots_.assign(1, residualOf(row, constants).in(as_written_));
+  for (const graph::Value& derivative : by) roots_.push_back(derivative.in(as_written_));
+  if (derivation.weighted) roots_.push_back(inUnits(row.w, constants.weight_scale).in(as_written_));
 }
 
 void Deriver::addGradientTerms(const Derivation& derivation) {

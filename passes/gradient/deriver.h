@@ -53,6 +53,7 @@ class Deriver {
   /// Fuses multiply-adds in derivatives, of nodes from `first` on.
   void fuseDerivatives(NodeId first);
   void addStepTerms(const Derivation& derivation);
+  void addTangent(const Derivation& derivation);
   void addGradientTerms(const Derivation& derivation);
   /// Those of f times `scale`.
   std::vector<graph::Value> derivatives(double scale) const;

@@ -182,7 +182,7 @@ extern "C" {
 const char* srjit_loss_name(uint64_t i) { return i < allLosses().size() ? allLosses()[i].name.data() : nullptr; }
 
 const char* srjit_fit_status_name(int32_t status) {
-  if (status < SRJIT_FIT_CONVERGED || status > SRJIT_FIT_FAILED) return nullptr;
+  if (status < SRJIT_FIT_CONVERGED || status > SRJIT_FIT_NO_PARAMETERS) return nullptr;
   return nameOf(static_cast<FitStatus>(status)).data();
 }
 

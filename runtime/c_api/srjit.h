@@ -369,9 +369,10 @@ enum {
   SRJIT_FIT_NOT_FINITE = 4,
   SRJIT_FIT_SINGULAR = 5,
   SRJIT_FIT_CANCELLED = 6,
-  SRJIT_FIT_FAILED = 7
+  SRJIT_FIT_FAILED = 7,
+  SRJIT_FIT_NO_PARAMETERS = 8
 };
-/* "converged", "iterations", or "failed: " and why; NULL for another number. Valid forever. */
+/* "converged", "iterations", "no parameters", or "failed: " and why; NULL for another number. Valid forever. */
 const char* srjit_fit_status_name(int32_t status);
 
 /* FitOptions of runtime/fit_options.h. */

@@ -8,8 +8,6 @@
 namespace srjit::fit {
 namespace {
 
-/// Nielsen's tau. The scaled columns have length 1.
-constexpr double kFirstDamping = 1e-3;
 /// The scales of a start, by those of the best linear parameters, at most.
 constexpr double kMostStartScale = 1e8;
 /// No step is left above.
@@ -23,9 +21,19 @@ constexpr unsigned kMostSettlings = 2;
 /// By how many times itself a step may change a parameter that is not linear: far from the start, exponentials
 /// overflow.
 constexpr double kLongestStep = 3;
+/// How many last places an evaluation of an expression may be off.
+constexpr double kRoundings = 4;
+/// Residuals that are so short, in last places of predictions, are those of rounding.
+constexpr double kLeastResidual = 1;
+/// By how much sums of doubles may differ of columns that are multiples of each other.
+constexpr double kSameDirection = 1e-15;
+/// By which share losses may differ that count as equal.
+constexpr double kMostNoise = 1e-6;
 
 // Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
 double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
+// With pivots below, normal equations lose a quarter of the digits of a double, or nearly all of a float.
+double illThreshold(Precision precision) { return isDouble(precision) ? 1e-4 : 1e-6; }
 
 double sumOfSquares(std::span<const double> values) {
   double sum = 0;
@@ -42,29 +50,15 @@ double lengthOf(std::span<const double> step, std::span<const double> gram) {
 
 }  // namespace
 
-ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale,
-                           std::pmr::memory_resource* memory)
-    : numbers_(kPerParameter * start.size() + 2 * triangleSize(start.size()), memory),
-      columns_(memory),
-      linear_(linear.size()),
-      best_loss_(std::numeric_limits<double>::infinity()),
-      damping_(kFirstDamping),
-      has_scale_(scale == Scale::kLastTwo) {
-  columns_.reserve(start.size());
-  for (const std::uint32_t parameter : linear) columns_.push_back({parameter});
-  for (std::uint32_t i = 0; i < start.size(); ++i) {
-    if (std::ranges::find(linear, i) == linear.end()) columns_.push_back({i});
-  }
-  std::ranges::copy(start, nextTrial().begin());
-  std::ranges::copy(start, best().begin());
-}
-
-LevenbergMarquardt::LevenbergMarquardt(Precision precision, const FitOptions& options)
+LevenbergMarquardt::LevenbergMarquardt(Precision precision, const FitOptions& options, const Rows& rows)
     : iterations_(options.iterations),
       loss_tolerance_(options.loss_tolerance),
       step_tolerance_(std::max(options.step_tolerance, 2 * lastPlace(precision))),
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
-      pivot_threshold_(pivotThreshold(precision)) {}
+      pivot_threshold_(pivotThreshold(precision)),
+      ill_threshold_(illThreshold(precision)),
+      last_place_(lastPlace(precision)),
+      rows_(rows) {}
 
 void LevenbergMarquardt::take(ParameterFit& fit, std::span<const double> sums) {
   makeRoom(fit.size());
@@ -90,6 +84,11 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
     project();
   }
   if (fit.is_at_start_) {
+    if (is_finite) fit.start_loss_ = std::min(fit.start_loss_, trial_level_.loss);
+    if (!is_finite && std::exchange(fit.may_restart_, false) && fit.passes_ < iterations_) {
+      for (std::size_t i = 0; i < fit.linear_; ++i) fit.nextTrial()[fit.columns_[i].parameter] = 0;
+      return;
+    }
     if (is_finite && proposesScale()) return;
     fit.is_at_start_ = false;
     if (is_finite) return acceptStart();
@@ -97,11 +96,16 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
     return;
   }
   if (!is_finite) return reject(false);
-  const double to_beat = fit.level_.value();
-  if (!trial_level_.is_settled && fit.settlings_ < kMostSettlings && trial_level_.projected() < to_beat) {
+  const double to_beat = valueOf(fit.level_);
+  if (trial_level_.needsSettling() && fit.settlings_ < kMostSettlings && trial_level_.projected() < to_beat) {
     return proposeSettled(trial_);
   }
-  trial_level_.value() < to_beat ? accept() : reject(true);
+  valueOf(trial_level_) < to_beat ? accept() : reject(true);
+}
+
+// Of linear parameters only, all points have the same projected loss.
+double LevenbergMarquardt::valueOf(const ParameterFit::Level& level) const {
+  return fit_->linear_ == fit_->size() ? level.loss : level.value();
 }
 
 bool LevenbergMarquardt::readTrial(std::span<const double> sums) {
@@ -125,7 +129,10 @@ bool LevenbergMarquardt::readTrial(std::span<const double> sums) {
 }
 
 void LevenbergMarquardt::keepBest() {
-  if (!(trial_level_.loss < fit_->best_loss_)) return;
+  if (trial_level_.loss < fit_->best_loss_) takeBest();
+}
+
+void LevenbergMarquardt::takeBest() {
   fit_->best_loss_ = trial_level_.loss;
   std::ranges::copy(fit_->trial(), fit_->best().begin());
   std::ranges::copy(gram_, fit_->bestGram().begin());
@@ -139,8 +146,8 @@ void LevenbergMarquardt::project() {
   cholesky_.forward(gradient_, solution_);
   trial_level_.linear_gain = sumOfSquares(std::span(solution_).first(linear));
   settlingStep();
-  trial_level_.is_settled = linear == 0 || trial_level_.linear_gain <= kSettledShare * trial_level_.projected() ||
-                            lengthOf(step_, gram_) <= step_tolerance_ * lengthOf(trial_, gram_);
+  trial_level_.is_settled = linear == 0 || trial_level_.linear_gain <= kSettledShare * trial_level_.projected();
+  trial_level_.is_near = lengthOf(step_, gram_) <= step_tolerance_ * lengthOf(trial_, gram_);
 }
 
 /// The step to the best linear parameters.
@@ -171,8 +178,10 @@ bool LevenbergMarquardt::proposesScale() {
   const double of_a = (gradient_[a] - of_b * ab) / aa;
   const double gain =
       2 * (of_a * gradient_[a] + of_b * gradient_[b]) - (of_a * (of_a * aa + 2 * of_b * ab) + of_b * of_b * bb);
-  if (!(gain > least_decrease_ * trial_level_.loss) || (gain <= trial_level_.linear_gain && !trial_level_.is_settled))
+  if (!(gain > least_decrease_ * trial_level_.loss) ||
+      (gain <= trial_level_.linear_gain && trial_level_.needsSettling())) {
     return false;
+  }
   std::ranges::fill(step_, 0);
   step_[a] = of_a;
   step_[b] = of_b;
@@ -182,7 +191,7 @@ bool LevenbergMarquardt::proposesScale() {
 
 void LevenbergMarquardt::acceptStart() {
   moveToTrial();
-  if (!fit_->done() && !fit_->level_.is_settled) return proposeSettled(trial_);
+  if (!fit_->done() && fit_->level_.needsSettling()) return proposeSettled(trial_);
   if (!fit_->done()) proposeStep();
 }
 
@@ -201,7 +210,9 @@ void LevenbergMarquardt::accept() {
   }
   fit.growth_ = 2;
   moveToTrial();
-  if (!fit.done()) proposeStep();
+  if (fit.done()) return;
+  // Another solver refines what is linear (ParameterFit::isIllConditioned()).
+  fit.is_ill_conditioned_&& fit.linear_ == fit.size() ? giveUp() : proposeStep();
 }
 
 void LevenbergMarquardt::moveToTrial() {
@@ -215,6 +226,7 @@ void LevenbergMarquardt::moveToTrial() {
     scales[i] = std::max(scales[i], cholesky_.remainder(gram_, i, fit.linear_));
     if (!cholesky_.isDependent(i)) fit.columns_[i].was_independent = true;
   }
+  fit.is_ill_conditioned_ = isIllConditioned();
   if (converges()) {
     fit.status_ = FitStatus::kConverged;
   } else if (cholesky_.rank() == 0) {
@@ -227,6 +239,7 @@ bool LevenbergMarquardt::converges() {
   if (trial_.empty()) return true;
   // Of squares, that is so where the loss is 0.
   if (std::ranges::all_of(gradient_, [](double slope) { return slope == 0; }) && trial_level_.loss == 0) return true;
+  if (rows_.are_of_squares && std::sqrt(trial_level_.loss) <= kLeastResidual * lastPlacesOf(trial_, gram_)) return true;
   if (cholesky_.rank() == 0) return false;
   // An undamped step leaves out parameters that depend on others here, but did not before: damped steps may lead away.
   for (std::size_t i = fit_->linear_; i < trial_.size(); ++i) {
@@ -244,14 +257,71 @@ bool LevenbergMarquardt::isSmall(std::span<const double> step) const {
 
 void LevenbergMarquardt::reject(bool is_finite) {
   ParameterFit& fit = *fit_;
-  if (fit.is_negligible_ || fit.damping_ > kMostDamping) {
-    fit.status_ = FitStatus::kNoProgress;
-    return;
-  }
+  // Damping shortens no step of linear parameters only.
+  if (fit.is_negligible_ || fit.damping_ > kMostDamping || fit.linear_ == fit.size()) return giveUp();
   fit.damping_ *= fit.growth_;
   fit.growth_ *= 2;
   if (!fit.has_stepped_) shorten((is_finite ? shareOfStep() : kLeastShare) * fit.step_length_);
   proposeStep();
+}
+
+// No step lowers the loss, which is a minimum if rounding hides what an undamped step would gain.
+void LevenbergMarquardt::giveUp() {
+  ParameterFit& fit = *fit_;
+  std::ranges::fill(added_, 0);
+  cholesky_.factor(fit.gram(), added_, pivot_threshold_);
+  cholesky_.forward(fit.gradient(), solution_);
+  const double loss = std::fabs(fit.level_.loss);
+  const double hidden = std::max(least_decrease_ * loss, hiddenBy(lastPlacesOf(fit.current(), fit.gram()), loss));
+  // Whether the best parameters have what linear ones gain already.
+  const bool is_settled = fit.best_loss_ <= fit.level_.projected() + hidden;
+  const double left = sumOfSquares(std::span(solution_).subspan(is_settled ? fit.linear_ : 0));
+  fit.status_ = left <= hidden ? FitStatus::kConverged : FitStatus::kNoProgress;
+}
+
+/// The length of the last places of predictions: of their terms, and of the sum, which is near the target.
+double LevenbergMarquardt::lastPlacesOf(std::span<const double> parameters, std::span<const double> gram) const {
+  return last_place_ * std::max(lengthOf(parameters, gram), rows_.target_length);
+}
+
+/// By how much losses near this one may differ where predictions differ by rounding: squares of these differences, and
+/// their products with residuals, which have any sign.
+double LevenbergMarquardt::hiddenBy(double last_places, double loss) const {
+  if (!rows_.are_of_squares) return 0;
+  const double rounding = kRoundings * last_places;
+  return rounding * (rounding + 2 * std::sqrt(loss / rows_.count));
+}
+
+// Where one column is just a multiple of another, as in p0*x0 + p1*x0, no solver can do better.
+bool LevenbergMarquardt::isIllConditioned() const {
+  const auto isMultiple = [&](std::size_t j) {
+    const double own = gram_[triangleIndex(j, j)];
+    for (std::size_t i = 0; i < j; ++i) {
+      const double both = gram_[triangleIndex(j, i)], product = own * gram_[triangleIndex(i, i)];
+      if (std::fabs(both * both - product) <= kSameDirection * product) return true;
+    }
+    return own == 0;
+  };
+  for (std::size_t j = 0; j < fit_->linear_; ++j) {
+    if (cholesky_.pivot(j) <= ill_threshold_ && !isMultiple(j)) return true;
+  }
+  return false;
+}
+
+bool LevenbergMarquardt::tryCandidate(ParameterFit& fit, std::span<const double> sums, bool is_more_exact) {
+  makeRoom(fit.size());
+  fit_ = &fit;
+  ++fit.passes_;
+  bool is_better = readTrial(sums);
+  if (is_better) {
+    const double loss = trial_level_.loss, best = fit.best_loss_;
+    const double hidden = std::min(hiddenBy(lastPlacesOf(trial_, gram_), best), kMostNoise * best);
+    const bool is_equal = loss <= best + hidden && loss <= fit.start_loss_;
+    is_better = loss < best || (is_more_exact && is_equal);
+  }
+  if (is_better) takeBest();
+  fit_ = nullptr;
+  return is_better;
 }
 
 // The first damping is a guess: Nielsen's factors would need a pass each until it is of the size of the columns.

@@ -1,106 +1,16 @@
 // Fitting the parameters of expressions to data by least squares.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "ir/numeric.h"
+#include "runtime/fit/parameter_fit.h"
 #include "runtime/fit/scaled_cholesky.h"
 #include "runtime/fit_options.h"
 
 namespace srjit::fit {
-
-/// The fit of one expression between two passes over the data: which parameters are evaluated next, and what is known
-/// of those before. LevenbergMarquardt goes on with it. Allocates in the constructor alone, from `memory`. Not
-/// thread-safe.
-class ParameterFit {
- public:
-  /// Whether the last two parameters are a and b of a + b f, with 0 and 1 to start from.
-  enum class Scale { kNone, kLastTwo };
-
-  /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
-  /// take more passes.
-  ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale = Scale::kNone,
-               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
-
-  bool done() const noexcept { return status_ != FitStatus::kRunning; }
-  FitStatus status() const noexcept { return status_; }
-  /// The parameters to evaluate next. Valid until the fit goes on.
-  std::span<const double> trial() const noexcept { return numbers(0, size()); }
-  /// Ends with what there is.
-  void cancel() noexcept {
-    if (!done()) status_ = FitStatus::kCancelled;
-  }
-
-  /// The parameters of the smallest loss so far, which is infinite before the first. That of the start is among them.
-  std::span<const double> parameters() const noexcept { return numbers(size(), size()); }
-  double loss() const noexcept { return best_loss_; }
-  unsigned passes() const noexcept { return passes_; }
-
-  /// What belongs to the fit beside this object: for a caller that has memory fetched ahead.
-  std::array<std::span<const std::byte>, 2> memory() const noexcept {
-    return {std::as_bytes(std::span(numbers_)), std::as_bytes(std::span(columns_))};
-  }
-
- private:
-  friend class LevenbergMarquardt;
-
-  /// How good some parameters are.
-  struct Level {
-    double loss = 0;
-    double linear_gain = 0;   ///< by how much the best linear parameters would lower the loss
-    bool is_settled = false;  ///< whether the linear parameters are near the best
-    /// What trials are compared by.
-    double value() const noexcept { return is_settled ? projected() : loss; }
-    double projected() const noexcept { return linear_gain == 0 ? loss : loss > linear_gain ? loss - linear_gain : 0; }
-  };
-  struct Column {
-    std::uint32_t parameter;
-    bool was_independent = false;  ///< at a point that was accepted
-  };
-
-  static constexpr std::size_t kPerParameter = 5;  ///< numbers up to scales(), beside two triangles
-  std::size_t size() const noexcept { return columns_.size(); }
-  std::span<const double> numbers(std::size_t first, std::size_t count) const noexcept {
-    return std::span(numbers_).subspan(first, count);
-  }
-  std::span<double> numbers(std::size_t first, std::size_t count) noexcept {
-    return std::span(numbers_).subspan(first, count);
-  }
-  std::span<double> nextTrial() noexcept { return numbers(0, size()); }
-  std::span<double> best() noexcept { return numbers(size(), size()); }
-  // Of the parameters that were accepted last, in the order of columns_:
-  std::span<double> current() noexcept { return numbers(2 * size(), size()); }
-  std::span<double> gradient() noexcept { return numbers(3 * size(), size()); }  ///< J'r
-  /// The largest diagonal so far of the Schur complement; 0 of linear parameters.
-  std::span<double> scales() noexcept { return numbers(4 * size(), size()); }
-  std::span<double> gram() noexcept { return numbers(kPerParameter * size(), triangleSize(size())); }  ///< J'J
-  /// J'J at best(), the last of the numbers.
-  std::span<double> bestGram() noexcept { return std::span(numbers_).last(triangleSize(size())); }
-  std::span<const double> bestGram() const noexcept { return std::span(numbers_).last(triangleSize(size())); }
-
-  // In one block, which takes less memory than an allocation for each.
-  std::pmr::vector<double> numbers_;
-  std::pmr::vector<Column> columns_;  ///< linear parameters first
-  std::size_t linear_;                ///< how many
-  Level level_;                       ///< of current()
-  double best_loss_;
-  double damping_, growth_ = 2;  ///< Nielsen's mu and nu
-  double predicted_ = 0;         ///< of the damped step: the decrease of value(); 0 before the first
-  double slope_ = 0;             ///< likewise, at its begin
-  double step_length_ = 0;       ///< likewise: dampedLength()
-  unsigned passes_ = 0;
-  unsigned settlings_ = 0;  ///< since the damped step or the start
-  FitStatus status_ = FitStatus::kRunning;
-  bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
-  bool has_stepped_ = false;    ///< whether a step was accepted
-  bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it by a and b alone
-  bool has_scale_;              ///< whether there are a and b, which may be proposed
-};
 
 /// The Levenberg-Marquardt method with variable projection, as a state machine: whoever has the data evaluates the sums
 /// of a trial, and this says which parameters are next. Each pass over the data is one trial, for linear and nonlinear
@@ -120,7 +30,8 @@ class ParameterFit {
 /// - Parameters whose columns are combinations of those of linear parameters get no step; those whose columns are
 ///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
 ///   such (G. Kronberger, arXiv 2209.00942).
-/// - A fit ends before the pass that would only confirm it.
+/// - A fit ends before the pass that would only confirm it. One of which no step lowers the loss has converged, too, if
+///   an undamped step would lower it by no more than rounding may.
 /// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: with some of f's
 ///   parameters linear, b is not, and a fit from another b could end above the scaled loss of the start.
 ///
@@ -134,8 +45,16 @@ class ParameterFit {
 /// thread-safe.
 class LevenbergMarquardt {
  public:
+  /// What rounding changes, besides the terms of parameters.
+  struct Rows {
+    double target_length = 0;    ///< the length of the target, weighted as the sums are
+    double count = 1;            ///< how many are added
+    bool are_of_squares = true;  ///< whether the loss is the sum of squared residuals
+  };
+
   /// `precision` is that of the terms of sums; `options` allow an iteration at least.
-  LevenbergMarquardt(Precision precision, const FitOptions& options);
+  LevenbergMarquardt(Precision precision, const FitOptions& options, const Rows& rows);
+  LevenbergMarquardt(Precision precision, const FitOptions& options) : LevenbergMarquardt(precision, options, Rows()) {}
 
   /// The number of sums of k parameters.
   static constexpr std::size_t sumsOf(std::size_t k) noexcept { return 1 + k + triangleSize(k); }
@@ -145,6 +64,11 @@ class LevenbergMarquardt {
   /// then as before.
   void take(ParameterFit& fit, std::span<const double> sums);
 
+  /// Takes the sums of fit.trial() of a fit that is done(). These parameters become fit.parameters() if their loss is
+  /// smaller, or, with `is_more_exact`, if both losses differ by no more than rounding may and it is not above that of
+  /// the start. Returns whether they did.
+  bool tryCandidate(ParameterFit& fit, std::span<const double> sums, bool is_more_exact);
+
   /// From the diagonal of s^2 (J'J)^-1 at fit.parameters(), where s^2 is the loss by degrees of freedom, `rows` less
   /// the rank of J. NaN for a parameter that depends on those before it (linear ones come first), for all if there are
   /// no degrees of freedom, and before the first pass. `errors` has one number for each parameter.
@@ -153,8 +77,10 @@ class LevenbergMarquardt {
  private:
   void makeRoom(std::size_t parameters);
   void takeTrial(std::span<const double> sums);
+  double valueOf(const ParameterFit::Level& level) const;
   bool readTrial(std::span<const double> sums);
   void keepBest();
+  void takeBest();
   void project();
   void settlingStep();
   bool proposesScale();
@@ -165,6 +91,10 @@ class LevenbergMarquardt {
   void shorten(double longest);
   double shareOfStep() const;
   bool converges();
+  bool isIllConditioned() const;
+  void giveUp();
+  double lastPlacesOf(std::span<const double> parameters, std::span<const double> gram) const;
+  double hiddenBy(double last_places, double loss) const;
   void proposeSettled(std::span<const double> from);
   void proposeStep();
   void solveDamped();
@@ -176,7 +106,9 @@ class LevenbergMarquardt {
   const unsigned iterations_;                     ///< FitOptions
   const double loss_tolerance_, step_tolerance_;  ///< likewise
   const double least_decrease_;                   ///< by which a step may be expected to lower a loss of 1
-  const double pivot_threshold_;
+  const double pivot_threshold_, ill_threshold_;
+  const double last_place_;
+  const Rows rows_;
 
   // In take(), of the fit that goes on:
   ParameterFit* fit_ = nullptr;

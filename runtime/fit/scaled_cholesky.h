@@ -29,6 +29,11 @@ class ScaledCholesky {
   std::size_t size() const noexcept { return scales_.size(); }
   bool isDependent(std::size_t j) const noexcept { return dependent_[j] != 0; }
   std::size_t rank() const noexcept { return rank_; }
+  /// 0 of a dependent column.
+  double pivot(std::size_t j) const noexcept {
+    const double element = factor_[triangleIndex(j, j)];
+    return element * element;
+  }
   /// The squared length of column j of J, orthogonal to the first `count` columns: the diagonal of a Schur complement.
   /// `added` must have been 0.
   double remainder(std::span<const double> gram, std::size_t j, std::size_t count) const;

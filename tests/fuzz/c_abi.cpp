@@ -358,7 +358,7 @@ class Session {
     Sized<srjit_op> op(bytes_);
     answered(srjit_op_get(bytes_.byte(), op.get(), error()));
     srjit_loss_name(bytes_.byte());
-    srjit_fit_status_name(codeFrom(bytes_, 8));
+    srjit_fit_status_name(codeFrom(bytes_, 9));
   }
 
   void drop() {

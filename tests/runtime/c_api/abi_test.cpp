@@ -220,8 +220,8 @@ TEST(Abi, Enumerators) {
 
 TEST(Abi, StatusesOfFits) {
   EXPECT_EQ(srjit_fit_status_name(0), nullptr);
-  EXPECT_EQ(srjit_fit_status_name(8), nullptr);
-  for (int status = SRJIT_FIT_CONVERGED; status <= SRJIT_FIT_FAILED; ++status) {
+  EXPECT_EQ(srjit_fit_status_name(9), nullptr);
+  for (int status = SRJIT_FIT_CONVERGED; status <= SRJIT_FIT_NO_PARAMETERS; ++status) {
     EXPECT_EQ(srjit_fit_status_name(status), nameOf(static_cast<FitStatus>(status)));
   }
   EXPECT_EQ(SRJIT_FIT_CONVERGED, 1);
@@ -238,6 +238,8 @@ TEST(Abi, StatusesOfFits) {
   EXPECT_EQ(static_cast<int>(FitStatus::kCancelled), 6);
   EXPECT_EQ(SRJIT_FIT_FAILED, 7);
   EXPECT_EQ(static_cast<int>(FitStatus::kFailed), 7);
+  EXPECT_EQ(SRJIT_FIT_NO_PARAMETERS, 8);
+  EXPECT_EQ(static_cast<int>(FitStatus::kNoParameters), 8);
 }
 
 }  // namespace

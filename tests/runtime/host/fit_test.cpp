@@ -239,10 +239,16 @@ TEST(EngineFit, ExpressionsWithoutParametersEndAtOnce) {
   const Workload w = samplesOf({"x0", "p0*x0"}, [](double x) { return 2 * x; });
   const Fits fits = fitted(fittingEngine(), w, {1});
   EXPECT_EQ(fits.iterations[0], 1U);
+  EXPECT_EQ(fits.statuses[0], FitStatus::kNoParameters);
+  EXPECT_EQ(fits.statuses[1], FitStatus::kConverged);
   EXPECT_GT(fits.losses.values[0], 1);
   EXPECT_NEAR(fits.parameters[0], 2, 1e-12);
   const Workload none = samplesOf({"x0"}, [](double x) { return 2 * x; });
   EXPECT_EQ(fitted(fittingEngine(), none, {}).losses.values.size(), 1U);
+  for (const LossKind kind : {LossKind::kScaledMse, LossKind::kMae, LossKind::kNmse}) {
+    EXPECT_EQ(fitted(fittingEngine(), none, {}, {.loss = {.kind = kind}}).statuses[0], FitStatus::kNoParameters);
+  }
+  EXPECT_EQ(nameOf(FitStatus::kNoParameters), "no parameters");
 }
 
 TEST(EngineFit, AFailedExpressionDoesNotDisturbTheOthers) {
@@ -493,7 +499,7 @@ TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });
   const FitOptions options{.loss = {.kind = LossKind::kScaledMse}};
   const Fits fits = fitted(engine, w, {}, options);
-  EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
+  EXPECT_EQ(fits.statuses[0], FitStatus::kNoParameters);
   EXPECT_LT(fits.losses.values[0], 1e-20);
   EXPECT_TRUE(fits.parameters.empty());
   const Dataset data = engine.upload(w.view()).value();

@@ -1,0 +1,128 @@
+// The state of the fit of one expression's parameters.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+#include <vector>
+
+#include "runtime/fit/scaled_cholesky.h"
+#include "runtime/fit_options.h"
+
+namespace srjit::fit {
+
+/// The fit of one expression between two passes over the data: which parameters are evaluated next, and what is known
+/// of those before. LevenbergMarquardt goes on with it. Allocates in the constructor alone, from `memory`. Not
+/// thread-safe.
+class ParameterFit {
+ public:
+  /// Whether the last two parameters are a and b of a + b f, with 0 and 1 to start from.
+  enum class Scale { kNone, kLastTwo };
+
+  /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
+  /// take more passes.
+  ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale = Scale::kNone,
+               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+
+  bool done() const noexcept { return status_ != FitStatus::kRunning; }
+  FitStatus status() const noexcept { return status_; }
+  /// The parameters to evaluate next. Valid until the fit goes on.
+  std::span<const double> trial() const noexcept { return numbers(0, size()); }
+  /// Makes these the parameters to evaluate next, by LevenbergMarquardt::tryCandidate().
+  void setTrial(std::span<const double> parameters) noexcept { std::ranges::copy(parameters, nextTrial().begin()); }
+  /// If the sums of the start are not finite, begins again from it with its linear parameters 0.
+  void allowRestart() noexcept { may_restart_ = linear_ > 0; }
+  /// Ends with what there is.
+  void cancel() noexcept {
+    if (!done()) status_ = FitStatus::kCancelled;
+  }
+
+  /// The parameters of the smallest loss so far, which is infinite before the first. That of the start is among them.
+  std::span<const double> parameters() const noexcept { return numbers(size(), size()); }
+  double loss() const noexcept { return best_loss_; }
+  unsigned passes() const noexcept { return passes_; }
+
+  /// How many parameters are linear, and the number of the parameter in place `i`: linear ones come first, others
+  /// follow.
+  std::size_t linear() const noexcept { return linear_; }
+  std::size_t size() const noexcept { return columns_.size(); }
+  std::uint32_t parameterAt(std::size_t i) const noexcept { return columns_[i].parameter; }
+  /// The squared length of the derivative's column in place `i`, at parameters().
+  double squaredLength(std::size_t i) const noexcept { return bestGram()[triangleIndex(i, i)]; }
+  /// Whether normal equations were too inexact for the linear parameters where the fit ended: their columns are nearly
+  /// combinations of each other.
+  bool isIllConditioned() const noexcept { return is_ill_conditioned_; }
+  /// The status of a fit that a better solver has taken to its end.
+  void settle() noexcept {
+    if (status_ == FitStatus::kNoProgress) status_ = FitStatus::kConverged;
+  }
+
+  /// What belongs to the fit beside this object: for a caller that has memory fetched ahead.
+  std::array<std::span<const std::byte>, 2> memory() const noexcept {
+    return {std::as_bytes(std::span(numbers_)), std::as_bytes(std::span(columns_))};
+  }
+
+ private:
+  friend class LevenbergMarquardt;
+
+  /// How good some parameters are.
+  struct Level {
+    double loss = 0;
+    double linear_gain = 0;   ///< by how much the best linear parameters would lower the loss
+    bool is_settled = false;  ///< whether that is a small share of the loss, so that their difference has digits left
+    bool is_near = false;     ///< whether settling would move the linear parameters by less than a step may count
+    bool needsSettling() const noexcept { return !is_settled && !is_near; }
+    /// What trials are compared by. Where linear_gain is nearly the loss, rounding decides about their difference.
+    double value() const noexcept { return is_settled ? projected() : loss; }
+    double projected() const noexcept { return linear_gain == 0 ? loss : loss > linear_gain ? loss - linear_gain : 0; }
+  };
+  struct Column {
+    std::uint32_t parameter;
+    bool was_independent = false;  ///< at a point that was accepted
+  };
+
+  static constexpr std::size_t kPerParameter = 5;  ///< numbers up to scales(), beside two triangles
+  std::span<const double> numbers(std::size_t first, std::size_t count) const noexcept {
+    return std::span(numbers_).subspan(first, count);
+  }
+  std::span<double> numbers(std::size_t first, std::size_t count) noexcept {
+    return std::span(numbers_).subspan(first, count);
+  }
+  std::span<double> nextTrial() noexcept { return numbers(0, size()); }
+  std::span<double> best() noexcept { return numbers(size(), size()); }
+  // Of the parameters that were accepted last, in the order of columns_:
+  std::span<double> current() noexcept { return numbers(2 * size(), size()); }
+  std::span<double> gradient() noexcept { return numbers(3 * size(), size()); }  ///< J'r
+  /// The largest diagonal so far of the Schur complement; 0 of linear parameters.
+  std::span<double> scales() noexcept { return numbers(4 * size(), size()); }
+  std::span<double> gram() noexcept { return numbers(kPerParameter * size(), triangleSize(size())); }  ///< J'J
+  /// J'J at best(), the last of the numbers.
+  std::span<double> bestGram() noexcept { return std::span(numbers_).last(triangleSize(size())); }
+  std::span<const double> bestGram() const noexcept { return std::span(numbers_).last(triangleSize(size())); }
+
+  // In one block, which takes less memory than an allocation for each.
+  std::pmr::vector<double> numbers_;
+  std::pmr::vector<Column> columns_;  ///< linear parameters first
+  std::size_t linear_;                ///< how many
+  Level level_;                       ///< of current()
+  double start_loss_;                 ///< infinite before the first pass
+  double best_loss_;
+  double damping_, growth_ = 2;  ///< Nielsen's mu and nu
+  double predicted_ = 0;         ///< of the damped step: the decrease of value(); 0 before the first
+  double slope_ = 0;             ///< likewise, at its begin
+  double step_length_ = 0;       ///< likewise: dampedLength()
+  unsigned passes_ = 0;
+  unsigned settlings_ = 0;  ///< since the damped step or the start
+  FitStatus status_ = FitStatus::kRunning;
+  bool may_restart_ = false;
+  bool is_ill_conditioned_ = false;
+  bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
+  bool has_stepped_ = false;    ///< whether a step was accepted
+  bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it by a and b alone
+  bool has_scale_;              ///< whether there are a and b, which may be proposed
+};
+
+}  // namespace srjit::fit
