@@ -13,7 +13,7 @@ from . import _core
 from ._arrays import (
     DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, text_of,
 )
-from ._expressions import Population, population_of, token_arrays
+from ._expressions import population_of, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
 # What a 64-bit count of C++ holds.

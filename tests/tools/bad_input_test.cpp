@@ -83,6 +83,8 @@ const BadInput kInputs[] = {
     {"DataMissing", loss("x0", "none.csv"), 1, "cannot read none.csv: No such file or directory"},
     {"DataWithoutName", loss("x0", ""), 1, "cannot read '': No such file or directory"},
     {"DataFolder", loss("x0", "."), 1, "cannot read .: Is a directory"},
+    {"DataDevice", loss("x0", "/dev/full"), 1, "cannot read /dev/full: a device without an end\n"},
+    {"DataEmptyDevice", loss("x0", "/dev/null"), 1, "/dev/null:1:1: the file is empty"},
     {"DataEmpty", loss("x0", "empty.csv"), 1, "empty.csv:1:1: the file is empty"},
     {"DataHeaderOnly", loss("x0", "header.csv"), 1, "header.csv:2:1: the file has a header, but no rows"},
     {"DataNoHeader", loss("x0", "noheader.csv"), 1, "noheader.csv:1:1: the first line must name the columns"},

@@ -1,6 +1,7 @@
 #include "tools/files/read.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/iostreams/device/array.hpp>
@@ -55,13 +56,18 @@ bool isTooLarge(std::size_t size, std::uint64_t max_bytes) { return max_bytes !=
 Result<std::string> readBytes(const std::string& path, std::uint64_t max_bytes) {
   const int file = path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannotRead(path, errno);
+  struct stat facts{};
+  const bool is_device = fstat(file, &facts) == 0 && S_ISCHR(facts.st_mode) && isatty(file) == 0;
   std::string content;
   std::size_t size = 0;
   int failure = 0;
+  bool is_endless = false;
   for (;;) {
     if (content.size() - size < kReadBytes) content.resize(content.size() * 2 + kReadBytes);
     const ssize_t got = read(file, content.data() + size, content.size() - size);
     if (got == 0) break;
+    is_endless = got > 0 && is_device;  // as /dev/zero and /dev/full are
+    if (is_endless) break;
     if (got > 0) {
       size += static_cast<std::size_t>(got);
       if (isTooLarge(size, max_bytes)) break;
@@ -71,6 +77,9 @@ Result<std::string> readBytes(const std::string& path, std::uint64_t max_bytes) 
     }
   }
   close(file);
+  if (is_endless) {
+    return Error{Errc::kIo, fmt::format("cannot read {}: a device without an end", displayName(path)), {}};
+  }
   if (failure != 0) return cannotRead(path, failure);
   if (isTooLarge(size, max_bytes)) return tooManyBytes(path, max_bytes);
   content.resize(size);

@@ -10,10 +10,10 @@
 namespace srjit {
 
 /// The content of the file `path`; "-" is standard input. A name that ends in .gz or .xz must be such an archive and is
-/// decompressed; standard input is decompressed if it starts like one. Errors are kIo: a file that cannot be read, and
-/// an archive that is damaged, cut short, or of another format; and kLimit for more than `max_bytes`, packed or
-/// unpacked, unless that is 0. No more are read then, but by a block of 1 MiB or the end of a buffer that grows: memory
-/// is at most a few times `max_bytes`, and some MiB.
+/// decompressed; standard input is decompressed if it starts like one. Errors are kIo: a file that cannot be read, a
+/// device that has no end, and an archive that is damaged, cut short, or of another format; and kLimit for more than
+/// `max_bytes`, packed or unpacked, unless that is 0. No more are read then, but by a block of 1 MiB or the end of a
+/// buffer that grows: memory is at most a few times `max_bytes`, and some MiB.
 Result<std::string> readFile(const std::string& path, std::uint64_t max_bytes = 0);
 
 /// The name by which messages call `path`: itself with unprintable bytes escaped, '' if it is empty, or "standard

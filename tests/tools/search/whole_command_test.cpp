@@ -74,7 +74,7 @@ TEST(SearchCommand, TellsWhatIsWrong) {
       {{"--json", "--latex"}, 2, "--latex"},
       {{"--checkpoint", "other.json"},
        1,
-       "other.json: this is no checkpoint of a search: its format is 'another', expected 'sr-jit search 3'\n"},
+       "other.json: this is no checkpoint of a search: its format is 'another', expected 'sr-jit search "},
       {{"--checkpoint", "broken.json"},
        1,
        "broken.json:2:3: this is no checkpoint of a search: malformed JSON: invalid literal\n"},
