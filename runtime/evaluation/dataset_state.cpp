@@ -66,7 +66,7 @@ Status checkSizes(const DataView& data, std::size_t rows) {
 // Whether numbers of a column keep their meaning when they are converted to To. A number that is small beside others of
 // its column may round to 0: by less than the last place of the largest.
 template <class To, class From>
-Status checkRange(const std::string& name, const From* values, std::size_t rows) {
+Status checkRepresentable(const std::string& name, const From* values, std::size_t rows) {
   if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
   const auto isKept = [&](std::size_t r) { return From(static_cast<To>(values[r])) == values[r]; };
   const auto refusal = [&](std::size_t r, const char* fault) {
@@ -120,7 +120,7 @@ Status checkValues(const DataView& data, std::size_t rows) {
     withZeroOf(column.type, [&]<class From>(From) {
       const auto* const values = static_cast<const From*>(column.data);
       valid = of(values);
-      if (valid) valid = checkRange<To>(name, values, rows);
+      if (valid) valid = checkRepresentable<To>(name, values, rows);
     });
   };
   for (std::size_t i = 0; i < data.columns.size(); ++i) {
