@@ -169,3 +169,15 @@ def test_lambdify_is_sympys():
     assert srjit.lambdify((), sympy.pi)() == np.pi
     with pytest.raises(TypeError, match="1 arguments, expected 2"):
         ours(1.0)
+
+
+@pytest.mark.parametrize("nan", ["propagate", "skip"])
+def test_pieces_are_fitted(engine, nan):
+    p1 = sympy.symbols("p1", real=True)
+    rows = np.stack([np.linspace(-2, 2, 101), np.random.default_rng(5).uniform(1, 5, 101)], axis=1)
+    x, z = rows.T
+    data = engine.upload(rows, np.where(x > 0, 2 * np.sqrt(np.abs(x)), 3 * z))
+    program = engine.compile(sympy.Piecewise((p0 * sympy.sqrt(x0), x0 > 0), (p1 * x1, True)))
+    fits = engine.fit(program, data, nan=nan)
+    assert fits.status == ["converged"] and fits.valid_rows[0] == 101
+    np.testing.assert_allclose(fits.parameters, [2, 3], rtol=1e-9)
