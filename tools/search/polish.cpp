@@ -12,6 +12,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr int kMostDigits = std::numeric_limits<double>::max_digits10;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
@@ -239,8 +240,8 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   return least;
 }
 
-/// What of two acceptable variants is better: a simple formula, few parameters, few digits.
-std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& variant) const {
+/// What of two acceptable variants is better: a simple formula, few digits. A parameter counts as more than any number.
+std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   if (const Result<Forms> forms = formsOf(variant)) {
     for (const std::vector<Formula>* formulas : {&forms->simple, &forms->exact}) {
@@ -250,8 +251,9 @@ std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& varian
   int digits = 0;
   for (const Token& token : variant.tree) {
     if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
+    if (token.kind == Token::Kind::kParameter) digits += kMostDigits + 1;
   }
-  return {complexity, variant.values.size(), digits};
+  return {complexity, digits};
 }
 
 Status Polisher::addConstant(Front& front) const {
@@ -297,10 +299,15 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
   const std::size_t count = variant.values.size();
   std::vector<std::vector<double>> numbers;
   for (std::size_t p = 0; p < count; ++p) numbers.push_back(numbersFor(variant, p, is_exact));
-  for (std::size_t i = 0; !is_exact && i < std::size(kStandardErrors); ++i) {
+  // All at once, since one constant may make up for another.
+  for (int level = 0; level < (is_exact ? kMostDigits : static_cast<int>(std::size(kStandardErrors))); ++level) {
     std::vector<std::optional<double>> all(count);
     for (std::size_t p = 0; p < count; ++p) {
-      if (i < numbers[p].size()) all[p] = numbers[p][i];
+      for (std::size_t i = 0; i < numbers[p].size(); ++i) {
+        const bool is_of_level =
+            is_exact ? i == 0 || digitsOf(numbers[p][i]) <= level + 1 : i <= static_cast<std::size_t>(level);
+        if (is_of_level) all[p] = numbers[p][i];
+      }
     }
     round(all);
   }
