@@ -148,15 +148,15 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         operators: Operators of the formulas, a text such as ``"add,mul,sqrt:2"``, where 2 is what sqrt adds to the
             complexity, or a list of such texts, or a mapping from names to complexities. None: ``+ - * /``, square, sqrt,
             exp, log, sin and cos.
-        max_complexity: The largest complexity of an individual. Scaling, and the inverse of a link, may add some to that of
-            a formula.
+        max_complexity: The largest complexity of a formula.
         variable_complexity, constant_complexity: What a variable and a constant add to it.
         nesting: Limits of operators within others: ``"sin:cos:0,exp:exp:1"`` allows no cos within a sin, and one exp
             within an exp; or a list of such texts.
         self_nesting: Whether functions such as exp and sin may stand within themselves.
         links: Functions g for which formulas of g(y) are searched as well, which finds a law such as
             ``y = sqrt(u + v)`` sooner: a list of ``"identity"``, ``"inverse"``, ``"square"``, ``"inverse-square"``,
-            ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit.
+            ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit; ``"sin"``
+            needs the operator asin, ``"log"`` exp, and so on.
         loss: What is minimised: as of `srjit.Engine.loss`, but for those that grow with better predictions.
         seconds: How long to search at most. None: no limit.
         generations: How many generations at most. None: no limit. With a limit that ends the search before `seconds` do,

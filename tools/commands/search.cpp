@@ -182,7 +182,7 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
         ->check(CLI::Range(1u, search::kMostComplexity).description(""))
         ->capture_default_str();
   };
-  addCount("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
+  addCount("--max-complexity", grammar.max_complexity, "complexity of a formula at most");
   addCount("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
   addCount("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
   app.add_option("--nesting", options.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")

@@ -20,7 +20,7 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
 constexpr double kToleranceWithoutErrors = 1e-7;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;  // of a prediction: about two units in the last place
+constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
 constexpr double kLeastDeterminant = 1e-12;
 
 /// The best a and b of a + b f by least squares, and the best b of b f.
@@ -299,17 +299,16 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
   const std::size_t count = variant.values.size();
   std::vector<std::vector<double>> numbers;
   for (std::size_t p = 0; p < count; ++p) numbers.push_back(numbersFor(variant, p, is_exact));
-  // All at once, since one constant may make up for another.
+  // Several at once, since one constant may make up for another: those that have numbers of so few digits.
   for (int level = 0; level < (is_exact ? kMostDigits : static_cast<int>(std::size(kStandardErrors))); ++level) {
-    std::vector<std::optional<double>> all(count);
+    std::vector<std::optional<double>> several(count);
     for (std::size_t p = 0; p < count; ++p) {
       for (std::size_t i = 0; i < numbers[p].size(); ++i) {
-        const bool is_of_level =
-            is_exact ? i == 0 || digitsOf(numbers[p][i]) <= level + 1 : i <= static_cast<std::size_t>(level);
-        if (is_of_level) all[p] = numbers[p][i];
+        const bool is_of_level = is_exact ? digitsOf(numbers[p][i]) <= level + 1 : i <= static_cast<std::size_t>(level);
+        if (is_of_level) several[p] = numbers[p][i];
       }
     }
-    round(all);
+    round(several);
   }
   for (std::size_t only = 0; only < count; ++only) {
     std::vector<double> tried = {0, 1};
@@ -342,7 +341,12 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
     }
   }
   if (const Status fitted = fit(trials, 1); !fitted) return fitted.error();
-  std::vector<double> rounding(variants.size(), rounding_);
+  std::vector<double> rounding;
+  for (const Variant& variant : variants) {
+    // Of independent errors the squares add up.
+    const auto operators = std::ranges::count(variant.tree, Token::Kind::kOp, &Token::kind);
+    rounding.push_back(rounding_ * static_cast<double>(std::max<std::ptrdiff_t>(operators, 1)));
+  }
   for (std::size_t t = 0; t < trials.size(); ++t) {
     double& largest = rounding[owners[t]];
     if (trials[t].loss > largest) largest = std::min(trials[t].loss, floor);
@@ -423,7 +427,7 @@ Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& const
   // What is rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Formula& formula = front.formulas()[i];
-    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, rounding_), rounding_))) rounded.add(formula);
+    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, 0), (*rounding)[i]))) rounded.add(formula);
   }
   return rounded;
 }
