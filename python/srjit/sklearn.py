@@ -189,15 +189,15 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         operators: Operators of the formulas, a text such as ``"add,mul,sqrt:2"``, where 2 is what sqrt adds to the
             complexity, or a list of such texts, or a mapping from names to complexities. None: ``+ - * /``, square, sqrt,
             exp, log, sin and cos.
-        max_complexity: The largest complexity of an individual. Scaling, and the inverse of a link, may add some to that of
-            a formula.
+        max_complexity: The largest complexity of a formula.
         variable_complexity, constant_complexity: What a variable and a constant add to it.
         nesting: Limits of operators within others: ``"sin:cos:0,exp:exp:1"`` allows no cos within a sin, and one exp
             within an exp; or a list of such texts.
         self_nesting: Whether functions such as exp and sin may stand within themselves.
         links: Functions g for which formulas of g(y) are searched as well, which finds a law such as
             ``y = sqrt(u + v)`` sooner: a list of ``"identity"``, ``"inverse"``, ``"square"``, ``"inverse-square"``,
-            ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit.
+            ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit; ``"sin"``
+            needs the operator asin, ``"log"`` exp, and so on.
         loss: What is minimised: as of `srjit.Engine.loss`, but for those that grow with better predictions.
         seconds: How long `fit` takes, at most a fifth and a second more; None: no limit. A generation that is not complete
             then is dropped.
@@ -352,7 +352,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             return
         names = self._names() or [f"x{c}" for c in range(X.shape[1])]
         column = int(np.argmax(open_cells[open_rows[0]]))
-        raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0]}, column "
+        raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0] + 1}, column "
                            f"{names[column]!r}; leave these rows out, or impute the values")
 
     def _check_choice(self) -> None:

@@ -145,9 +145,9 @@ def test_missing_values_are_refused_by_name_and_number(noisy):
     X = noisy[0].copy()
     X[[7, 9], 1] = np.nan
     X[9, 0] = np.inf
-    with pytest.raises(ValueError, match="NaN or inf in 2 of 60 rows, first in row 7, column 'x1'"):
+    with pytest.raises(ValueError, match="NaN or inf in 2 of 60 rows, first in row 8, column 'x1'"):
         small().fit(X, noisy[1])
-    with pytest.raises(ValueError, match="first in row 7, column 'speed'"):
+    with pytest.raises(ValueError, match="first in row 8, column 'speed'"):
         small().fit(pd.DataFrame(X, columns=["mass", "speed"]), noisy[1])
 
 

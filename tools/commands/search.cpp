@@ -201,7 +201,7 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
   const auto addComplexity = [&](const char* name, auto& value, const char* doc) {
     addCount(app, name, value, doc, 1, search::kMostComplexity);
   };
-  addComplexity("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
+  addComplexity("--max-complexity", grammar.max_complexity, "complexity of a formula at most");
   addComplexity("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
   addComplexity("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
   app.add_option("--nesting", options.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")

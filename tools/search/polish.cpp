@@ -12,6 +12,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr int kMostDigits = std::numeric_limits<double>::max_digits10;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
@@ -19,7 +20,7 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
 constexpr double kToleranceWithoutErrors = 1e-7;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;  // of a prediction: about two units in the last place
+constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
 constexpr double kLeastDeterminant = 1e-12;
 
 /// The best a and b of a + b f by least squares, and the best b of b f.
@@ -253,8 +254,8 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   return least;
 }
 
-/// What of two acceptable variants is better: a simple formula, few parameters, few digits.
-std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& variant) const {
+/// What of two acceptable variants is better: a simple formula, few digits. A parameter counts as more than any number.
+std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   if (const Result<Forms> forms = formsOf(variant)) {
     for (const std::vector<Formula>* formulas : {&forms->simple, &forms->exact}) {
@@ -264,8 +265,9 @@ std::tuple<std::size_t, std::size_t, int> Polisher::costOf(const Variant& varian
   int digits = 0;
   for (const Token& token : variant.tree) {
     if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
+    if (token.kind == Token::Kind::kParameter) digits += kMostDigits + 1;
   }
-  return {complexity, variant.values.size(), digits};
+  return {complexity, digits};
 }
 
 Status Polisher::addConstant(Front& front) const {
@@ -311,12 +313,16 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
   const std::size_t count = variant.values.size();
   std::vector<std::vector<double>> numbers;
   for (std::size_t p = 0; p < count; ++p) numbers.push_back(numbersFor(variant, p, is_exact));
-  for (std::size_t i = 0; !is_exact && i < std::size(kStandardErrors); ++i) {
-    std::vector<std::optional<double>> all(count);
+  // Several at once, since one constant may make up for another: those that have numbers of so few digits.
+  for (int level = 0; level < (is_exact ? kMostDigits : static_cast<int>(std::size(kStandardErrors))); ++level) {
+    std::vector<std::optional<double>> several(count);
     for (std::size_t p = 0; p < count; ++p) {
-      if (i < numbers[p].size()) all[p] = numbers[p][i];
+      for (std::size_t i = 0; i < numbers[p].size(); ++i) {
+        const bool is_of_level = is_exact ? digitsOf(numbers[p][i]) <= level + 1 : i <= static_cast<std::size_t>(level);
+        if (is_of_level) several[p] = numbers[p][i];
+      }
     }
-    round(all);
+    round(several);
   }
   for (std::size_t only = 0; only < count; ++only) {
     std::vector<double> tried = {0, 1};
@@ -349,7 +355,12 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
     }
   }
   if (const Status fitted = fit(trials, 1); !fitted) return fitted.error();
-  std::vector<double> rounding(variants.size(), rounding_);
+  std::vector<double> rounding;
+  for (const Variant& variant : variants) {
+    // Of independent errors the squares add up.
+    const auto operators = std::ranges::count(variant.tree, Token::Kind::kOp, &Token::kind);
+    rounding.push_back(rounding_ * static_cast<double>(std::max<std::ptrdiff_t>(operators, 1)));
+  }
   for (std::size_t t = 0; t < trials.size(); ++t) {
     double& largest = rounding[owners[t]];
     if (trials[t].loss > largest) largest = std::min(trials[t].loss, floor);
@@ -432,7 +443,7 @@ Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& const
   // What is rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Formula& formula = front.formulas()[i];
-    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, rounding_), rounding_))) rounded.add(formula);
+    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, 0), (*rounding)[i]))) rounded.add(formula);
   }
   return rounded;
 }

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <stop_token>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,7 +72,7 @@ class Polisher {
   Result<std::vector<Variant>> variantsOf(std::span<const Finalist> finalists) const;
   Result<std::vector<Variant>> scaledVariantsOf(std::span<const Finalist> finalists) const;
   Result<Forms> formsOf(const Variant& variant) const;
-  std::tuple<std::size_t, std::size_t, int> costOf(const Variant& variant) const;
+  std::pair<std::size_t, int> costOf(const Variant& variant) const;
   Result<Front> roundOnce(const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   Result<std::vector<double>> roundingOf(std::span<const Variant> variants, double floor) const;
