@@ -31,8 +31,9 @@ struct FitOptions {
   /// default, in n rows, parameters are right to 1e-5 sqrt(n) standard errors.
   double loss_tolerance = 1e-10;
   /// Converged, if the Gauss-Newton step is no longer than this share of the parameters; at least two units of the last
-  /// place of the engine's precision, which is what 0 means. Ends fits of data that the expression meets exactly. A share
-  /// of parameters is one of the predictions, offsets included: 1e-8 leaves residuals of 0.01 to an offset of 1e6.
+  /// place of the engine's precision, which is what 0 means. Ends fits of data that the expression meets exactly. A
+  /// share of parameters is one of the predictions, offsets included: 1e-8 leaves residuals of 0.01 to an offset of
+  /// 1e6.
   double step_tolerance = 0;
   std::stop_token stop = {};  ///< ends all fits with kCancelled, after the pass that runs
 };

@@ -29,11 +29,11 @@ struct DeviceCosts {
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
 
-/// The same of other modes, which have the programs of functions: an H200, commit 5081f84, losses, in nodes and rows per
-/// second. In f32, mutated formulas, 2,000 x 1,000,000: interpreter, direct code and LLVM's code 3.40, 5.08 and 5.12 T.
-/// In f64, "mixed", 10,000 x 10,860: interpreter and direct code 0.321 and 0.424 T; LLVM's code was not measured, and
-/// counts as direct code. Of other populations direct code took 1.1 times as long as the interpreter in f32 (commit
-/// 4ad0d55: 23.2 and 20.9 ms), and 1.3 times in f64 (4.23 and 3.26 ms).
+/// The same of other modes, which have the programs of functions: an H200, commit 5081f84, losses, in nodes and rows
+/// per second. In f32, mutated formulas, 2,000 x 1,000,000: interpreter, direct code and LLVM's code 3.40, 5.08
+/// and 5.12 T. In f64, "mixed", 10,000 x 10,860: interpreter and direct code 0.321 and 0.424 T; LLVM's code was not
+/// measured, and counts as direct code. Of other populations direct code took 1.1 times as long as the interpreter in
+/// f32 (commit 4ad0d55: 23.2 and 20.9 ms), and 1.3 times in f64 (4.23 and 3.26 ms).
 constexpr DeviceCosts typicalCosts(Precision precision, Math math) {
   DeviceCosts costs = kTypicalCosts;
   if (isApproximate(math, precision)) return costs;

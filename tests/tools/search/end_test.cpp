@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/reference.h"
-#include "tests/tools/search/small_search.h"
+#include "tests/tools/search/small_runs.h"
 #include "tools/search/link.h"
 
 namespace srjit::search {

@@ -13,7 +13,7 @@
 
 #include "ir/reference.h"
 #include "ir/text.h"
-#include "tests/tools/search/small_search.h"
+#include "tests/tools/search/small_runs.h"
 #include "tools/search/resume/checkpoint.h"
 
 namespace srjit::search {

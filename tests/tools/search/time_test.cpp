@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/tools/search/small_search.h"
+#include "tests/tools/search/small_runs.h"
 #include "tools/search/resume/checkpoint.h"
 
 namespace srjit::search {
