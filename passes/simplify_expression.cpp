@@ -17,7 +17,7 @@
 namespace srjit {
 namespace {
 
-constexpr NodeId kNone = ~NodeId{0};
+constexpr NodeId kNoNode = ~NodeId{0};
 constexpr double kMostDenominator = 1000;
 constexpr int kMostPasses = 8;
 
@@ -88,8 +88,8 @@ class Presentation {
  private:
   /// A node of the result, and its negation, if that is simpler or as simple.
   struct Form {
-    NodeId node, negated = kNone;
-    bool isNegative() const { return negated != kNone; }
+    NodeId node, negated = kNoNode;
+    bool isNegative() const { return negated != kNoNode; }
   };
 
   bool has(Op op) const { return operators_[static_cast<std::size_t>(op)]; }
@@ -99,7 +99,7 @@ class Presentation {
     const Node& leaf = graph_.node(id);
     const NodeId node = result_.copyLeaf(graph_, id);
     const bool is_negative = leaf.kind == Token::Kind::kConstant && leaf.value < 0;
-    return {node, is_negative ? result_.constant(-leaf.value) : kNone};
+    return {node, is_negative ? result_.constant(-leaf.value) : kNoNode};
   }
 
   Form formOf(const Node& node) {
