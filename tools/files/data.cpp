@@ -67,7 +67,9 @@ Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes, Mis
 std::size_t dropMissing(DataTable& table) {
   std::vector<std::uint8_t> drops(table.rows());
   for (const std::vector<double>& column : table.columns) {
-    for (std::size_t row = 0; row < column.size(); ++row) drops[row] |= std::isnan(column[row]) ? 1 : 0;
+    for (std::size_t row = 0; row < column.size(); ++row) {
+      if (std::isnan(column[row])) drops[row] = 1;
+    }
   }
   const auto dropped = static_cast<std::size_t>(std::ranges::count(drops, 1));
   if (dropped == 0) return 0;

@@ -3,9 +3,12 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -169,7 +172,10 @@ Result<SearchEnd> Run::run() {
     });
     const std::optional<SearchEnd> end = reason();
     if (options_.checkpoint) timekeeper_.onCaller([&] { options_.checkpoint(state_, end.has_value()); });
-    if (end) return *end;
+    if (end) {
+      timekeeper_.close();  // so that nobody waits for what the first group has begun
+      return *end;
+    }
     keep(state_, complete);
   }
 }

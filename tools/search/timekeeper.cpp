@@ -70,7 +70,9 @@ std::optional<SearchEnd> Timekeeper::cause() {
 }
 
 void Timekeeper::close() {
+  ended_.request_stop();
   const std::lock_guard lock(mutex_);
+  if (is_closing_) return;
   is_closing_ = true;
   const Clock::time_point now = Clock::now();
   if (cause_ == SearchEnd::kStopped) {

@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
+#include <stop_token>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,8 @@
 // Which data a search refuses, and when it ends because a formula is exact, or because none has a loss.
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>

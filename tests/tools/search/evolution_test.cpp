@@ -9,8 +9,6 @@
 
 #include <gmock/gmock.h>
 
-#include <fmt/format.h>
-
 #include "ir/reference.h"
 #include "ir/text.h"
 #include "tests/tools/search/small_runs.h"
