@@ -12,12 +12,11 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
-constexpr int kMostDigits = std::numeric_limits<double>::max_digits10;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
 // Within these shares of its value a constant may be rounded.
-constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
+constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
 constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
