@@ -71,10 +71,10 @@ TEST(Pipelines, GiveThePinnedGraphs) {
                                            {"simplify-precise", 0x5af1034c568b1d4du},
                                        }));
   EXPECT_EQ(digestsOf(Math::kFast), (Digests{
-                                        {"fma", 0x11b03714500117c7u},
-                                        {"hoist", 0x9aa7f4f3d628a257u},
-                                        {"schedule", 0x7e4a5405158c5f22u},
-                                        {"simplify-fast", 0x9073aac29419d030u},
+                                        {"fma", 0xb7a2aa3500df1ddcu},
+                                        {"hoist", 0xc8dd9f23a25abfc8u},
+                                        {"schedule", 0x168f750828c196c6u},
+                                        {"simplify-fast", 0x1493f2874e24ef37u},
                                     }));
 }
 

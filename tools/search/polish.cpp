@@ -12,13 +12,12 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
-constexpr int kMostDigits = std::numeric_limits<double>::max_digits10;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
 // Within these shares of its value a constant may be rounded.
-constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-9;
-constexpr double kToleranceWithoutErrors = 1e-7;
+constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
+constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
 constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
 constexpr double kLeastDeterminant = 1e-12;
@@ -254,7 +253,8 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   return least;
 }
 
-/// What of two acceptable variants is better: a simple formula, few digits. A parameter counts as more than any number.
+/// What of two acceptable variants is better: a simple formula, few digits. A parameter counts as the
+/// number that it will likely become, and one digit more.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   if (const Result<Forms> forms = formsOf(variant)) {
@@ -265,7 +265,9 @@ std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   int digits = 0;
   for (const Token& token : variant.tree) {
     if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
-    if (token.kind == Token::Kind::kParameter) digits += kMostDigits + 1;
+    if (token.kind != Token::Kind::kParameter) continue;
+    const double value = variant.values[token.index];
+    digits += digitsOf(shortestNear(value, kLikelyTolerance * std::fabs(value)).value_or(value)) + 1;
   }
   return {complexity, digits};
 }

@@ -84,8 +84,8 @@ int digitsOf(double number) {
   if (!std::isfinite(number)) return 0;
   int digits = 1;
   while (digits < std::numeric_limits<double>::max_digits10 && decimalOf(number, digits) != number) ++digits;
-  const bool is_of_law = digits > kDigitsOfLaws && simplestNear(number, kSameNumber * std::fabs(number)) == number;
-  return is_of_law ? kDigitsOfLaws : digits;
+  if (digits < kDigitsOfLaws) return digits;
+  return simplestNear(number, kSameNumber * std::fabs(number)) == number ? kDigitsOfLaws : digits + 1;
 }
 
 std::optional<double> shortestNear(double value, double tolerance) {

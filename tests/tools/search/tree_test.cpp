@@ -1,6 +1,7 @@
 #include "tools/search/tree.h"
 
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <string>
 #include <vector>
@@ -122,6 +123,11 @@ TEST(SearchRounding, NumbersOfExactFormulasAreShortestFirst) {
   EXPECT_EQ(thirds[3], 1 / 3.0) << "before the decimals of ten digits and more";
   EXPECT_EQ(thirds.size(), 10u);
   EXPECT_TRUE(numbersNear(std::nan(""), 1).empty());
+  EXPECT_EQ(digitsOf(-9.81e-20), 3);
+  EXPECT_EQ(digitsOf(602214076), 9);
+  EXPECT_EQ(digitsOf(4 * std::numbers::pi), 10);
+  EXPECT_EQ(digitsOf(0.1234567890123), 14);
+  EXPECT_EQ(digitsOf(9.809999999999995), 17);
 }
 
 TEST(SearchRows, DrawsDifferentRowsInOrder) {
