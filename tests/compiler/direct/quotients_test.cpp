@@ -4,7 +4,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,7 +26,7 @@ class DirectQuotients : public ::testing::Test {};
 using QuotientNumbers = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(DirectQuotients, QuotientNumbers);
 
-constexpr std::initializer_list<std::string_view> kQuotientsAndRoots = {
+const std::initializer_list<std::string_view> kQuotientsAndRoots = {
     "x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"};
 
 /// Compares with IEEE 754, for estimates that are exact and that are inaccurate; returns the instructions issued.
@@ -71,8 +73,8 @@ Pairs<T> remainderPairs(std::size_t count) {
   const auto middle = operands.begin() + static_cast<std::ptrdiff_t>(count);
   return {.x = {operands.begin(), middle}, .y = {middle, operands.end()}};
 }
-constexpr std::initializer_list<std::string_view> kRemainders = {"mod(x0, x1)", "mod(neg(x0), abs(x1))",
-                                                                 "mod(x0, 0.75)", "mod(1e30, x1) + x0"};
+const std::initializer_list<std::string_view> kRemainders = {"mod(x0, x1)", "mod(neg(x0), abs(x1))", "mod(x0, 0.75)",
+                                                             "mod(1e30, x1) + x0"};
 
 TYPED_TEST(DirectQuotients, RemaindersAreRoundedCorrectly) {
   using T = TypeParam;

@@ -351,7 +351,7 @@ TEST(EngineFit, BranchesAndKinksCountByThePrediction) {
   };
   const auto branches = [](double x, double z) { return x > 0 ? 2 * std::sqrt(x) : 3 * z; };
   fits("if(x0, p0*sqrt(x0), p1*x1)", {1, 1}, branches);
-  fits("if(x0 <= 0, p1*x1, p0*sqrt(x0))", {1, 1}, branches);
+  fits("if(le(x0, 0), p1*x1, p0*sqrt(x0))", {1, 1}, branches);
   fits("if(x0, sqrt(square(p0)*x0), p1*x1)", {1, 1}, branches);
   fits("max(p0*log(abs(x0)), p1 - 4)", {1, 1},
        [](double x, double) { return std::max(2 * std::log(std::fabs(x)), -1.0); });
