@@ -147,14 +147,16 @@ constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
   return precision == Precision::kF32 ? OrdinaryExponents{-20, 40, 112} : OrdinaryExponents{-100, 100, 1008};
 }
 
-// 1, or a power of two that brings the magnitude near 1. The code of losses has the scale in it: in steps, samples of
-// the same data mostly have the same.
+// 1, or a power of two that brings a large magnitude near 1, and a small one to the lower end of what is ordinary, so
+// that predictions may be many times the target. The code of losses has the scale in it: in steps, samples of the same
+// data mostly have the same.
 double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
   constexpr int kStep = 16;
   if (magnitude == 0) return 1;
   const int exponent = std::ilogb(magnitude);
   if (exponent >= ordinary.least && exponent <= ordinary.most) return 1;
-  return std::ldexp(1.0, std::clamp(-exponent / kStep * kStep, -ordinary.largest_scale, ordinary.largest_scale));
+  const int steps = exponent > 0 ? -exponent / kStep : (ordinary.least - exponent + kStep - 1) / kStep;
+  return std::ldexp(1.0, std::clamp(steps * kStep, -ordinary.largest_scale, ordinary.largest_scale));
 }
 
 // Two loops: the mean, then the squares of the deviations, and what the rounding of the mean left: of targets far from
