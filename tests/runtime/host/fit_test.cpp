@@ -415,7 +415,7 @@ TEST(EngineFit, OfAScaledLossIsThatWithFactorAndOffset) {
     const Losses losses =
         engine.loss(engine.compile(w.expressions), engine.upload(w.view()).value(), fits.parameters, {.kind = scaled})
             .value();
-    EXPECT_NEAR(fits.losses.values[0], losses.values[0], 1e-9);
+    expectSameBits(fits.losses.values, losses.values, 1, "losses");
   }
 }
 
