@@ -397,13 +397,13 @@ Fits PopulationFit::fits() {
     fits.statuses[e] = FitStatus::kFailed;
   }
   fits.losses.failures = mergeFailures(failures_, std::move(failures));
-  if (isScaled(options_.loss)) takeScaledLosses(fits);
+  if (isScaled(options_.loss) || !in_units_.empty()) takeLosses(fits);
   return fits;
 }
 
-// Sums about the target's mean round less than those of a fit: Engine::loss() has these bits. Where they cannot be had,
-// since the time of the call is over, those of the fit stay.
-void PopulationFit::takeScaledLosses(Fits& fits) const {
+// Engine::loss() has these bits: its sums of scaled losses round less, and it evaluates expressions without units.
+// Where they cannot be had, since the time of the call is over, those of the fit stay.
+void PopulationFit::takeLosses(Fits& fits) const {
   const Result<Losses> losses =
       runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline);
   if (!losses) return;

@@ -106,7 +106,7 @@ class PopulationFit {
   Status addSolutions(const std::vector<FitRefinement*>& part) const;
   void addSolutions(FitRefinement& refined, std::span<double> columns, std::size_t rows) const;
   Status tryCandidates(std::span<FitRefinement> refined, std::size_t number);
-  void takeScaledLosses(Fits& fits) const;
+  void takeLosses(Fits& fits) const;
   Fits fits();
   void write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const;
 

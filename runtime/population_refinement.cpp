@@ -68,7 +68,7 @@ bool isWorthMore(const FitRefinement& refined) {
 }  // namespace
 
 void PopulationFit::refine() {
-  if (derivation_.quantity != Quantity::kNormalEquations || options_.stop.stop_requested()) return;
+  if (derivation_.quantity != Quantity::kNormalEquations) return;
   std::vector<FitRefinement> refined = refinements();
   // Their solver has left nothing to gain but what rounding hides.
   for (const FitRefinement& one : refined) {
@@ -76,6 +76,7 @@ void PopulationFit::refine() {
   }
   const Status done = guarded([&]() -> Status {
     for (unsigned round = 0; round < kMostRounds && !refined.empty(); ++round) {
+      if (options_.stop.stop_requested()) break;
       for (FitRefinement& one : refined) {
         one.loss_before = one.entry->fit.loss();
         one.candidates.clear();

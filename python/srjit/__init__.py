@@ -44,7 +44,7 @@ _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "SymbolicRegressor": "
 _packages.name_nvidia_packages()
 
 # Modules that import other packages.
-_MODULES = ("bingo", "deap", "gplearn", "mpi", "operon", "pysr", "sklearn", "torch")
+_MODULES = ("bingo", "deap", "gplearn", "mpi", "operon", "sklearn", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -82,7 +82,8 @@ class Fits(_WithFailures):
         losses: float64, shape (expressions,), with these parameters.
         valid_rows: int64, as of `Losses`.
         iterations: int64, shape (expressions,): passes over the data, of the start that won.
-        status: per expression ``"converged"``, ``"iterations"`` (their number was reached), or ``"failed: ..."``.
+        status: per expression ``"converged"``, ``"iterations"`` (their number was reached), ``"no parameters"``, or
+            ``"failed: ..."``.
         start: int64, shape (expressions,): which start won.
         standard_errors: float64, as `parameters`; NaN where they cannot be had.
     """

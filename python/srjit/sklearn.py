@@ -89,7 +89,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         standard_errors_: Likewise; NaN where they cannot be had.
         loss_: With these parameters, on the data of the fit.
         n_iter_: Passes over the data.
-        status_: How the fit ended: ``"converged"``, ``"iterations"`` or ``"failed: ..."``.
+        status_: How the fit ended: ``"converged"``, ``"iterations"``, ``"no parameters"`` or ``"failed: ..."``.
     """
 
     def __init__(self, expression: Any = "p0 + p1*x0", *, start: Any = None, loss: str = "mse", iterations: int = 100,

@@ -109,6 +109,11 @@ def test_fit_finds_parameters(engine, data, table):
     assert one.status[1] == "iterations" and one.iterations[1] == 1
 
 
+def test_fits_without_parameters_say_so(engine, data):
+    program = engine.compile(["x0 + x1", "p0*x0"])
+    assert [engine.fit(program, data, loss=loss).status[0] for loss in ("mse", "scaled-mse")] == ["no parameters"] * 2
+
+
 def test_starts_are_drawn_around_given_ones(engine, data):
     program = engine.compile(["sin(x0*p0)", "p0 + p1*x1"])
     starts = program.draw_starts(50, seed=3, around=[2, 0, -5])

@@ -40,7 +40,7 @@ def test_importing_needs_no_gpu_and_no_other_package():
 @pytest.mark.parametrize("what, module, package", [
     ("import srjit.bingo", "bingo", "bingo-nasa"), ("import srjit.gplearn", "gplearn", "gplearn"),
     ("import srjit.gplearn", "joblib", "gplearn"), ("import srjit.mpi", "mpi4py", "mpi4py"),
-    ("import srjit.operon", "pyoperon", "pyoperon"), ("import srjit.pysr", "sympy", "sympy"),
+    ("import srjit.operon", "pyoperon", "pyoperon"),
     ("import srjit.sklearn", "sklearn", "scikit-learn"), ("import srjit.torch", "torch", "torch"),
     ("srjit.SymbolicRegressor", "sklearn", "scikit-learn"), ("srjit.to_sympy", "sympy", "sympy"),
 ])

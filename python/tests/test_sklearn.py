@@ -1,6 +1,7 @@
 """An expression as an estimator of scikit-learn."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -33,6 +34,19 @@ def test_parameters_are_found(decay):
     assert model.standard_errors_.shape == (3,)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_linear_fits_at_their_optimum_do_not_warn():
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        rows = int(random.integers(5, 300))
+        X = random.uniform(1, 5, (rows, 2))
+        y = X[:, 0] * X[:, 1] - 3 + random.normal(size=rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = ExpressionRegressor("p0*x0 + p1*x1", device="cpu").fit(X, y)
+        assert model.status_ == "converged"
+        np.testing.assert_allclose(model.parameters_, np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-9)
 
 
 def test_names_of_columns_and_sympy(decay):
