@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/search/evolution.h"
-#include "tools/search/polish.h"
+#include "tools/search/formulas/polish.h"
 
 namespace srjit::search {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/search/polish.h"
+#include "tools/search/formulas/polish.h"
 #include "tools/search/setup.h"
 #include "tools/search/timekeeper.h"
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "runtime/engine.h"
-#include "tools/search/front.h"
+#include "tools/search/formulas/front.h"
 #include "tools/search/grammar.h"
 #include "tools/search/island.h"
 #include "tools/search/timekeeper.h"

@@ -9,7 +9,7 @@
 
 #include "ir/reference.h"
 #include "ir/text.h"
-#include "tools/search/front.h"
+#include "tools/search/formulas/front.h"
 #include "tools/search/link.h"
 
 namespace srjit::search {

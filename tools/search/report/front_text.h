@@ -4,7 +4,7 @@
 #include <string>
 
 #include "ir/text.h"
-#include "tools/search/front.h"
+#include "tools/search/formulas/front.h"
 
 namespace srjit::search {
 

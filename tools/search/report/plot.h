@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ir/error.h"
-#include "tools/search/front.h"
+#include "tools/search/formulas/front.h"
 
 namespace srjit::search {
 

@@ -1,4 +1,4 @@
-#include "tools/search/front.h"
+#include "tools/search/formulas/front.h"
 
 #include <algorithm>
 #include <cmath>
