@@ -141,12 +141,12 @@ TEST_P(ScaledLosses, HaveTheSameBitsInEveryTier) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   Workload w = manyUnits(40, units().back(), offsets().back(), true);
-  w.expressions.erase(w.expressions.begin() + 8, w.expressions.end());  // two units are left: the model is slow
+  w.expressions.erase(w.expressions.begin() + 8, w.expressions.end());  // two units are left
   w.parameters.resize(24);
   const LossOptions options{LossKind::kScaledNmse, NanPolicy::kSkip};
   const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
   expectSameLosses(lossesOf(cpu, w, Tier::kCompile, options), expected, "compiled");
-  for (const Tier tier : {Tier::kInterpret, Tier::kDirect}) {
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     expectSameLosses(lossesOf(gpu, w, tier, options), expected, nameOf(tier));
   }
 }
