@@ -203,7 +203,9 @@ std::vector<ConditionedSums::Entry> ConditionedSums::takeFirst(const Sums& sums)
     const std::span<const double> outputs = outputsOf(sums, source_, e);
     LossSums of = readSums(outputs, *source_.derivation, data_);
     std::optional<Conditioning> better;
-    if (!has_failed[e]) better = betterConditioning(of, {}, source_.precision);
+    // A population may have many expressions without variables. They are constant but where they have no value.
+    of.is_constant = source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms);
+    if (!has_failed[e] && !of.is_constant) better = betterConditioning(of, {}, source_.precision);
     if (better) return Entry{static_cast<std::uint32_t>(e), *better, of.valid};
     take_(e, of, outputs);
     return {};

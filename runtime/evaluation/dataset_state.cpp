@@ -151,7 +151,7 @@ constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
 // that predictions may be many times the target. The code of losses has the scale in it: in steps, samples of the same
 // data mostly have the same.
 double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
-  constexpr int kStep = 16;
+  constexpr int kStep = 4;
   if (magnitude == 0) return 1;
   const int exponent = std::ilogb(magnitude);
   if (exponent >= ordinary.least && exponent <= ordinary.most) return 1;

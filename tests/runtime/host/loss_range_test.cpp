@@ -171,6 +171,7 @@ TEST_P(LossRange, TellsALawInAnyUnit) {
     const std::vector<double> r2 = lossesOf(engine, w, Tier::kInterpret, {.kind = LossKind::kR2}).values;
     EXPECT_LT(r2[0], 0) << unit;
     EXPECT_LT(r2[1], 0.1) << unit;
+    EXPECT_TRUE(std::isfinite(r2[1])) << unit << ": of predictions 1e25 times the target, too";
     EXPECT_NEAR(r2[2], 1, 1e-12) << unit;
     const double mse = lossesOf(engine, w, Tier::kInterpret, {.kind = LossKind::kMse}).values[2];
     EXPECT_LT(mse, 1e-13 * unit * unit) << unit;
