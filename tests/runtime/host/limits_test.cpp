@@ -1,8 +1,14 @@
 // Limits of the engine (EngineOptions::limits) on the processor.
 #include <chrono>
+#include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
+
+#include <fmt/format.h>
 
 #include "ir/ops.h"
 #include "ir/text.h"
@@ -126,6 +132,44 @@ TEST(Limits, StartsOfAFitCount) {
   EXPECT_THAT(errorOf(0, 6), HasSubstr("54 nodes")) << "9 nodes, of which the fit needs 3 sums";
   EXPECT_EQ(errorOf(1, 10), "");
   EXPECT_THAT(errorOf(1, 15), HasSubstr("63 nodes")) << "21 sums of 9 nodes";
+}
+
+TEST(Limits, AStopOfTheCallerEndsCalls) {
+  std::stop_source source;
+  const Engine engine = limitedEngine({}), stopped = engine.withLimits({.stop = source.get_token()}).value();
+  const Workload w = limitedWorkload({"p0*x0 + p1*x1"});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> start = {1, 2};
+  EXPECT_TRUE(stopped.loss(program, data, start));
+  source.request_stop();
+  const Error error = stopped.loss(program, data, start).error();
+  EXPECT_EQ(error.code, Errc::kLimit);
+  EXPECT_THAT(error.message, HasSubstr("stopped by the caller"));
+  EXPECT_EQ(stopped.fit(program, data, start).error().code, Errc::kLimit);
+  EXPECT_EQ(std::move(*stopped.submitFit(program, data, start)).result().error().code, Errc::kLimit);
+  EXPECT_EQ(std::move(*stopped.submitLoss(program, data, start)).result().error().code, Errc::kLimit);
+  ASSERT_EQ(stopped.compile(w.expressions).failures().size(), 1U);
+  EXPECT_TRUE(engine.loss(program, data, start)) << "other handles of the engine are not stopped";
+}
+
+TEST(Limits, AStopEndsACallThatRuns) {
+  std::stop_source source;
+  const Engine engine = limitedEngine({}).withLimits({.stop = source.get_token()}).value();
+  Workload w = limitedWorkload({});
+  for (int e = 0; e < 20'000; ++e) {
+    w.expressions.push_back(parse(fmt::format("sin(x0*{}) + exp(cos(x1) - x2)", e), Language::kInfix).value());
+  }
+  w.columns.assign(3, std::vector<double>(100'000, 1.5));
+  w.target.assign(100'000, 1);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const auto begun = std::chrono::steady_clock::now();
+  Result<Pending<Losses>> pending = engine.submitLoss(program, data, {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  source.request_stop();
+  EXPECT_EQ((*std::move(pending)).result().error().code, Errc::kLimit);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20)) << "of minutes";
 }
 
 TEST(Limits, WhatIsKeptDoesNotWidenThem) {
