@@ -16,7 +16,7 @@
 #include "ir/mix.h"
 #include "runtime/platform/guarded.h"
 #include "tools/search/group.h"
-#include "tools/search/polish.h"
+#include "tools/search/polish/polish.h"
 
 namespace srjit::search {
 namespace {

@@ -29,7 +29,7 @@ constexpr Link kLinks[] = {
     {"inverse", [](double y) { return 1 / y; }, [](double y) { return isPositive(std::fabs(y)); }, kInverse},
     {"square", [](double y) { return y * y; }, [](double y) { return y >= 0 && y < kMost; }, kRoot},
     {"inverse-square", [](double y) { return 1 / (y * y); }, isPositive, kInverseRoot},
-    {"log", [](double y) { return std::log(y); }, isPositive, kExponential},
+    {"log", [](double y) { return std::log(y); }, [](double y) { return y > 0 && std::isnormal(y); }, kExponential},
     {"exp", [](double y) { return std::exp(y); }, [](double y) { return std::fabs(y) < 20; }, kLogarithm},
     {"sin", [](double y) { return std::sin(y); }, [](double y) { return std::fabs(y) <= std::numbers::pi / 2; },
      kArcSine},

@@ -13,9 +13,9 @@
 #include "runtime/engine.h"
 #include "tools/search/front.h"
 #include "tools/search/link.h"
+#include "tools/search/polish/variant.h"
 #include "tools/search/rows.h"
 #include "tools/search/tree.h"
-#include "tools/search/variant.h"
 
 namespace srjit::search {
 

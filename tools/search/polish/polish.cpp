@@ -1,11 +1,11 @@
-#include "tools/search/polish.h"
+#include "tools/search/polish/polish.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
-#include "tools/search/rounding.h"
+#include "tools/search/polish/rounding.h"
 #include "tools/search/screen.h"
 
 namespace srjit::search {

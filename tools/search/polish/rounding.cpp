@@ -1,4 +1,4 @@
-#include "tools/search/rounding.h"
+#include "tools/search/polish/rounding.h"
 
 #include <algorithm>
 #include <charconv>

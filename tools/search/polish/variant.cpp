@@ -1,4 +1,4 @@
-#include "tools/search/variant.h"
+#include "tools/search/polish/variant.h"
 
 #include <algorithm>
 #include <cstdint>
