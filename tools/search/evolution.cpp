@@ -15,8 +15,8 @@
 
 #include "ir/mix.h"
 #include "runtime/platform/guarded.h"
+#include "tools/search/formulas/polish.h"
 #include "tools/search/group.h"
-#include "tools/search/polish/polish.h"
 
 namespace srjit::search {
 namespace {

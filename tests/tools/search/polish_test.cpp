@@ -1,5 +1,5 @@
 // Formulas as they are printed: their constants, and their losses.
-#include "tools/search/polish/polish.h"
+#include "tools/search/formulas/polish.h"
 
 #include <cmath>
 #include <functional>

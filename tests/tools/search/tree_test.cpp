@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
-#include "tools/search/polish/rounding.h"
+#include "tools/search/formulas/rounding.h"
 #include "tools/search/rows.h"
 
 namespace srjit::search {

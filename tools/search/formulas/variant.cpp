@@ -1,4 +1,4 @@
-#include "tools/search/polish/variant.h"
+#include "tools/search/formulas/variant.h"
 
 #include <algorithm>
 #include <cstdint>

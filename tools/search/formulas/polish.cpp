@@ -1,11 +1,11 @@
-#include "tools/search/polish/polish.h"
+#include "tools/search/formulas/polish.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
-#include "tools/search/polish/rounding.h"
+#include "tools/search/formulas/rounding.h"
 #include "tools/search/screen.h"
 
 namespace srjit::search {

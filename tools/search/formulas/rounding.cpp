@@ -1,4 +1,4 @@
-#include "tools/search/polish/rounding.h"
+#include "tools/search/formulas/rounding.h"
 
 #include <algorithm>
 #include <charconv>

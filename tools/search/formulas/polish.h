@@ -11,9 +11,9 @@
 
 #include "passes/simplify_expression.h"
 #include "runtime/engine.h"
+#include "tools/search/formulas/variant.h"
 #include "tools/search/front.h"
 #include "tools/search/link.h"
-#include "tools/search/polish/variant.h"
 #include "tools/search/rows.h"
 #include "tools/search/tree.h"
 
