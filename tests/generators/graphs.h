@@ -28,10 +28,14 @@ namespace srjit {
 /// Parses `text`; throws if it is no expression.
 inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
-inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
+inline Dag graphOf(std::span<const std::string_view> texts, Precision precision = Precision::kF64) {
   std::vector<Expression> batch;
   for (const std::string_view text : texts) batch.push_back(infix(text));
   return Dag::fromExpressions(batch, precision);
+}
+
+inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
+  return graphOf(std::span(texts.begin(), texts.size()), precision);
 }
 
 /// Root `root` as infix text.

@@ -6,7 +6,7 @@
 // Every island has a link of the target (link.h). Islands are in two groups; while the device evaluates the trees of
 // one, the host breeds those of the other. Each generation of a group: breed (island.h), losses on some rows, short
 // fits of the constants of what is worth it (screen.h), survivors. The best trees of every complexity are archived, and
-// every few generations become formulas of the front (polish.h).
+// every few generations become formulas of the front (formulas/polish.h).
 //
 // What is found depends on the data, the options and the seed, but neither on the number of threads nor on that of
 // devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,

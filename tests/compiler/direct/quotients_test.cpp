@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -26,13 +27,13 @@ class DirectQuotients : public ::testing::Test {};
 using QuotientNumbers = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(DirectQuotients, QuotientNumbers);
 
-const std::initializer_list<std::string_view> kQuotientsAndRoots = {
-    "x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"};
+constexpr std::string_view kQuotientsAndRoots[] = {"x0/x1",         "inv(x1)",         "sqrt(x0)",
+                                                   "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"};
 
 /// Compares with IEEE 754, for estimates that are exact and that are inaccurate; returns the instructions issued.
 template <class T>
 std::size_t expectCorrectRounding(const Pairs<T>& pairs, const DirectOptions& options,
-                                  std::initializer_list<std::string_view> texts = kQuotientsAndRoots) {
+                                  std::span<const std::string_view> texts = kQuotientsAndRoots) {
   const Dag dag = ran(graphOf(texts, options.precision), "hoist, schedule", Math::kStrict);
   const std::size_t count = pairs.x.size();
   DirectData<T> data{.rows = count, .stride = count, .columns = {}, .target = {}, .weights = {}};
@@ -73,8 +74,8 @@ Pairs<T> remainderPairs(std::size_t count) {
   const auto middle = operands.begin() + static_cast<std::ptrdiff_t>(count);
   return {.x = {operands.begin(), middle}, .y = {middle, operands.end()}};
 }
-const std::initializer_list<std::string_view> kRemainders = {"mod(x0, x1)", "mod(neg(x0), abs(x1))", "mod(x0, 0.75)",
-                                                             "mod(1e30, x1) + x0"};
+constexpr std::string_view kRemainders[] = {"mod(x0, x1)", "mod(neg(x0), abs(x1))", "mod(x0, 0.75)",
+                                            "mod(1e30, x1) + x0"};
 
 TYPED_TEST(DirectQuotients, RemaindersAreRoundedCorrectly) {
   using T = TypeParam;

@@ -14,7 +14,7 @@ namespace srjit::search {
 struct Formula {
   Expression expression;
   std::size_t complexity = 0;  ///< by the search's grammar
-  double loss = 0;             ///< the search's loss, in f64, over all rows that were searched
+  double loss = 0;             ///< the search's loss as it is written: in strict f64, over all rows searched
   /// Over the rows that were held out; infinite where the formula has no value; NaN if no rows were held out.
   double held_out = std::numeric_limits<double>::quiet_NaN();
 };
