@@ -112,6 +112,35 @@ TEST(DeviceFit, EqualsTheProcessors) {
   }
 }
 
+// The columns of a quadratic over years: the device gives the residuals and the derivatives of each row.
+TEST(DeviceFit, RefinedOnesEqualTheProcessors) {
+  for (const Precision precision : kPrecisions) {
+    Workload w;
+    w.columns.resize(2);
+    for (int row = 0; row < 500; ++row) {
+      w.columns[0].push_back(1990 + 0.06 * row);
+      w.columns[1].push_back(0.1 + row % 7);
+      w.target.push_back(std::sin(0.1 * row) + 0.002 * row);
+      w.weights.push_back(1 + row % 3);
+    }
+    w.expressions = {infix("p0 + x0*(p1 + x0*p2)"), infix("p0*x1"), infix("p0 + x0*(p1 + x0*(p2 + x1*p3))")};
+    w.parameters = {1, 1, 1, 1, 1, 1, 1, 1};
+    const Fits expected = fitsOf(cpuEngine(precision), w, Tier::kInterpret);
+    EXPECT_EQ(expected.statuses[0], FitStatus::kConverged);
+    EXPECT_TRUE(std::isfinite(expected.standard_errors[2]));
+    for (const char* device : {"cuda:0", "cuda:0,1"}) {
+      FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}, .lag = true});
+      const Engine gpu = machine.engine({.device = device, .precision = precision, .math = Math::kStrict});
+      const Fits fits = fitsOf(gpu, w, Tier::kInterpret);
+      expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
+      expectSameBits(fits.standard_errors, expected.standard_errors, 1, "standard errors");
+      expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
+      EXPECT_EQ(fits.iterations, expected.iterations);
+      EXPECT_EQ(fits.statuses, expected.statuses);
+    }
+  }
+}
+
 /// Of `count` expressions, one in ten has derivatives by 16 parameters, which are all kept for the sums.
 Workload fewWithManySlots(std::size_t count) {
   Workload w = fitWorkload(Precision::kF32);

@@ -4,6 +4,7 @@
 #include "runtime/pool/program.h"
 #include "runtime/pool/rows.h"
 #include "tests/generators/derivatives.h"
+#include "tests/generators/graphs.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -73,6 +74,15 @@ TEST_P(DividedData, HaveTheSameBits) {
   std::vector<double> vectors = w_.parameters;
   for (const double parameter : w_.parameters) vectors.push_back(parameter + 0.5);
   expectSameLosses(all_.loss(program_, data_, vectors).value(), cpu_.loss(of_cpu, on_cpu, vectors).value(), "vectors");
+}
+
+// Residuals and derivatives of each row come from all devices.
+TEST_P(DividedData, RefinedFitsHaveTheSameBits) {
+  const std::vector<Expression> quadratic = {infix("p0 + (x0 + 100)*(p1 + (x0 + 100)*p2)")};
+  const std::vector<double> start = {1, 1, 1};
+  const Fits fits = all_.fit(all_.compile(quadratic), data_, start).value();
+  EXPECT_TRUE(std::isfinite(fits.standard_errors[2]));
+  expectSameFits(fits, cpu_.fit(cpu_.compile(quadratic), onCpu(), start).value());
 }
 
 TEST_P(DividedData, SubmittedAndAsTokenArrays) {
