@@ -554,6 +554,17 @@ TEST(Command, FitsAndEvaluatesOtherLosses) {
   }
 }
 
+TEST(Command, FitsOfExpressionsWithoutParametersSaySo) {
+  const Scratch scratch;
+  scratch.write("t.csv", "x,y\n1,3\n2,5\n3,7\n4,9\n");
+  for (const char* loss : {"mse", "scaled-mse", "mae"}) {
+    const Outcome outcome = runCommand(
+        {"fit", "2*x", "--data", "t.csv", "--target", "y", "--loss", loss, "--device", "cpu"}, scratch.path(""));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(",no parameters,")) << loss;
+  }
+}
+
 // A line without a fit is not fitted again, and keeps its status.
 TEST(Command, RefinesWhatWasFitted) {
   const Scratch scratch;

@@ -78,11 +78,19 @@ TEST_P(DividedData, HaveTheSameBits) {
 
 // Residuals and derivatives of each row come from all devices.
 TEST_P(DividedData, RefinedFitsHaveTheSameBits) {
-  const std::vector<Expression> quadratic = {infix("p0 + (x0 + 100)*(p1 + (x0 + 100)*p2)")};
+  Workload w = w_;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    w.columns[0][r] = 1990 + 1e-3 * static_cast<double>(r);
+    w.target[r] = std::sin(1e-3 * static_cast<double>(r));
+  }
+  const std::vector<Expression> quadratic = {infix("p0 + x0*(p1 + x0*p2)")};
   const std::vector<double> start = {1, 1, 1};
-  const Fits fits = all_.fit(all_.compile(quadratic), data_, start).value();
+  const Dataset data = all_.upload(w.view()).value();
+  ASSERT_NE(data.state().divided, nullptr);
+  const Fits fits = all_.fit(all_.compile(quadratic), data, start).value();
+  EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
   EXPECT_TRUE(std::isfinite(fits.standard_errors[2]));
-  expectSameFits(fits, cpu_.fit(cpu_.compile(quadratic), onCpu(), start).value());
+  expectSameFits(fits, cpu_.fit(cpu_.compile(quadratic), cpu_.upload(w.view()).value(), start).value());
 }
 
 TEST_P(DividedData, SubmittedAndAsTokenArrays) {
