@@ -28,7 +28,7 @@ constexpr double kNearLoss = 1e-3;
 /// Another round is worth a pass if the last one lowered the loss by this share.
 constexpr double kWorthwhile = 1e-9;
 /// By how many times itself a full step may change a nonlinear parameter: LevenbergMarquardt.
-constexpr double kLongestStep = 3;
+constexpr double kLongestRefinement = 3;
 /// Sums of equal weights in other orders differ by less.
 constexpr double kSameWeights = 1e-6;
 
@@ -225,7 +225,7 @@ void PopulationFit::addSolutions(FitRefinement& refined, std::span<double> colum
     for (std::size_t i = 0; i < fit.size(); ++i) {
       candidate.parameters[fit.parameterAt(i)] += step[i];
       const double size = std::fabs(places[i]);
-      is_too_long = is_too_long || (i >= fit.linear() && size > 0 && std::fabs(step[i]) > kLongestStep * size);
+      is_too_long = is_too_long || (i >= fit.linear() && size > 0 && std::fabs(step[i]) > kLongestRefinement * size);
     }
     if (!is_too_long) refined.candidates.push_back(std::move(candidate));
   };

@@ -11,7 +11,7 @@ namespace {
 /// off.
 constexpr double kMostCondition = 16;
 /// Of the mean's last place: a standard deviation that is rounding.
-constexpr double kRoundings = 2;
+constexpr double kMeanRoundings = 2;
 
 /// What keeps squares in the range of a precision.
 struct SquareRange {
@@ -48,7 +48,7 @@ std::optional<Conditioning> betterConditioning(LossSums& sums, const Conditionin
   const double variance = square - mean * mean;
   const bool is_accurate = mean * mean <= kMostCondition * variance;
   const double deviation = std::sqrt(is_accurate ? variance : square);  // at most
-  sums.is_constant = deviation <= kRoundings * lastPlace(precision) * std::fabs(mean - now.offset);
+  sums.is_constant = deviation <= kMeanRoundings * lastPlace(precision) * std::fabs(mean - now.offset);
   if (is_accurate || sums.is_constant) return {};
   const std::optional<Conditioning> next = about((mean - now.offset) / now.factor, range, precision);
   return next == now ? std::nullopt : next;

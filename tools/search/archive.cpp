@@ -7,9 +7,9 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kGain = 0.05;  // of the archived loss, by which a tree must be below it to take its place
+constexpr double kLeastGain = 0.05;  // of the archived loss, by which a tree must be below it to take its place
 
-bool isGain(double loss, double than) { return std::isinf(than) ? loss < than : loss < than - kGain * std::fabs(than); }
+bool isGain(double loss, double than) { return std::isinf(than) ? loss < than : loss < than - kLeastGain * std::fabs(than); }
 
 }  // namespace
 

@@ -30,8 +30,6 @@ constexpr std::size_t kPolishedAtOnce = 12;  // finalists
 
 using Clock = Timekeeper::Clock;
 
-Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
-
 /// Half of the islands have the first link, which is usually the target itself; the others share the rest.
 std::vector<Island> newIslands(std::size_t count, std::size_t links) {
   std::vector<Island> islands(count);

@@ -46,8 +46,6 @@ RowSet pick(const RowSet& rows, std::size_t most, std::uint64_t seed) {
   return gatherRows(rows.view(), picked);
 }
 
-Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
-
 Status checkData(const DataView& data, const SearchOptions& options) {
   if (!data.target) return invalid("a search needs a target");
   if (data.target->size == 0) return invalid("the data have no row");
@@ -103,6 +101,8 @@ Result<Engine> makeWideEngine(EngineOptions options) {
 }
 
 }  // namespace
+
+Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
 
 Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
   if (const Status status = checkData(data, options); !status) return status.error();

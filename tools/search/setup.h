@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "tools/search/evolution.h"
@@ -10,6 +11,9 @@
 #include "tools/search/screen.h"
 
 namespace srjit::search {
+
+/// An error of kInvalid: options, data or a state that a search cannot use.
+Error invalid(std::string message);
 
 struct SearchSetup {
   Engine engine, wide;  ///< in the engine's precision, and in strict f64 on the processor
