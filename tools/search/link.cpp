@@ -51,7 +51,7 @@ bool hasRoom(const Link& link, const Grammar& grammar, bool is_scaled) {
 }
 
 template <class... Args>
-Error invalid(fmt::format_string<Args...> format, Args&&... args) {
+Error refusal(fmt::format_string<Args...> format, Args&&... args) {
   return {Errc::kInvalid, fmt::format(format, std::forward<Args>(args)...), {}};
 }
 
@@ -60,7 +60,7 @@ Result<const Link*> findLink(std::string_view name) {
   if (link != std::end(kLinks)) return &*link;
   std::string known;
   for (const Link& other : kLinks) known += (known.empty() ? "" : ", ") + std::string(other.name);
-  return invalid("unknown link {}; there are {}", text::inQuotes(name), known);
+  return refusal("unknown link {}; there are {}", text::inQuotes(name), known);
 }
 
 bool admits(const Link& link, std::span<const double> target) {
@@ -86,17 +86,17 @@ Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, co
   for (const std::string& name : names) {
     const Result<const Link*> link = findLink(name);
     if (!link) return link.error();
-    if (std::ranges::find(links, *link) != links.end()) return invalid("link {} occurs twice", name);
+    if (std::ranges::find(links, *link) != links.end()) return refusal("link {} occurs twice", name);
     if (!isFree(**link) && !admits(**link, target)) {
-      return invalid("the target has values that link {} is not for", name);
+      return refusal("the target has values that link {} is not for", name);
     }
     if (const std::optional<Op> op = missing(**link, grammar)) {
-      return invalid(
+      return refusal(
           "formulas of link {0} have {1}, which is no operator of the search: add {1}, or leave out the link", name,
           infoOf(*op).name);
     }
     if (!isFree(**link) && !hasRoom(**link, grammar, is_scaled)) {
-      return invalid("the largest complexity or a limit of nesting leaves no formula of link {}", name);
+      return refusal("the largest complexity or a limit of nesting leaves no formula of link {}", name);
     }
     links.push_back(*link);
   }
