@@ -28,10 +28,11 @@ struct ColumnView {
   Precision type;
 };
 
-/// Columns of equal length, at least one row. Columns may hold NaN and infinities. An engine in f32 refuses a finite
-/// number that becomes infinite in f32, and a column, target or weights whose largest finite magnitude, if not 0, is
-/// below the normal range of f32. Smaller numbers may round to 0 beside a larger one. `target` and `weights` are needed
-/// for losses only, and are finite; weights are not negative, not all zero, and their sum is finite.
+/// Columns of equal length, at least one row. Columns may hold NaN and infinities. An engine in f32 refuses doubles
+/// that f32 does not have: a finite number that becomes infinite, and a number that is rounded in a column, target or
+/// weights whose finite numbers are all below the normal range. Beside a larger number, such a number may become 0.
+/// `target` and `weights` are needed for losses only, and are finite; weights are not negative, not all zero, and their
+/// sum is finite.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};

@@ -1,15 +1,21 @@
 // Evaluations of what is derived of a program: losses of graphs, gradients and Jacobians.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
-#include "runtime/conditioned_sums.h"
 #include "runtime/engine_tasks.h"
+#include "runtime/evaluation/conditioning.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/guarded.h"
@@ -17,6 +23,7 @@
 namespace srjit {
 namespace {
 
+constexpr std::size_t kReadGrain = 1 << 11;  // expressions
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 std::size_t derivativeOffset(const Program& program, const Derivation& derivation, std::size_t expression) {
   if (derivation.quantity == Quantity::kLoss) return 0;
@@ -112,6 +119,154 @@ std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> f
 
 namespace {
 
+std::span<const double> outputsOf(const Sums& sums, const ProgramSource& source, std::size_t e) {
+  const std::size_t first = source.outputOffset(e);
+  return sums.values.subspan(first, source.outputOffset(e + 1) - first);
+}
+
+std::vector<bool> failuresByExpression(std::span<const Failure> failures, std::size_t count) {
+  std::vector<bool> has_failed(count);
+  for (const Failure& failure : failures) has_failed[failure.expression] = true;
+  return has_failed;
+}
+
+/// Takes the sums of a derivedTask() of a scaled loss, and evaluates those expressions again whose sums are not
+/// accurate (betterConditioning()), only these and at most kMostConditionings times. What an expression gives depends
+/// on the expression, its parameters and the data. The programs are kept with the task's. Borrows all.
+class ConditionedSums {
+ public:
+  /// The sums of an expression, and all its outputs, of which derivatives by its own parameters come before those by
+  /// the two parameters of its conditioning. Called once for each expression, by the engine's threads.
+  using Take = std::function<void(std::size_t expression, const LossSums& sums, std::span<const double> outputs)>;
+
+  ConditionedSums(Engine::State& engine, const Task& task, const Take& take);
+
+  /// `sums.failures` must have all failures of the first evaluation; those of later ones are added. Errors: those of
+  /// runSums(), and kLimit at the task's deadline.
+  Status run(Sums& sums);
+
+ private:
+  struct Entry {
+    std::uint32_t expression;
+    Conditioning now;
+    std::uint64_t valid;  ///< rows, as the first sums have them
+  };
+
+  /// The entries that `find(i)` gives, by ascending i < count; the engine's threads call it.
+  template <class Find>
+  std::vector<Entry> found(std::size_t count, const Find& find);
+  std::vector<Entry> takeFirst(const Sums& sums);
+  Result<std::vector<Entry>> takeAgain(std::vector<Entry> entries, bool is_last, std::vector<Failure>& failures);
+  Program programOf(std::span<const Entry> entries);
+  std::vector<double> parametersOf(std::span<const Entry> entries) const;
+
+  Engine::State& engine_;
+  const Task& task_;
+  const ProgramSource& source_;
+  const Dataset::State& data_;
+  const Take& take_;
+};
+
+ConditionedSums::ConditionedSums(Engine::State& engine, const Task& task, const Take& take)
+    : engine_(engine), task_(task), source_(*task.program.state().source), data_(task.data.state()), take_(take) {}
+
+template <class Find>
+std::vector<ConditionedSums::Entry> ConditionedSums::found(std::size_t count, const Find& find) {
+  std::vector<std::optional<Entry>> each(count);
+  engine_.executor->execute([&] {
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kReadGrain), [&](const auto& range) {
+      for (std::size_t i = range.begin(); i < range.end(); ++i) each[i] = find(i);
+    });
+  });
+  std::vector<Entry> entries;
+  for (const std::optional<Entry>& entry : each) {
+    if (entry) entries.push_back(*entry);
+  }
+  return entries;
+}
+
+Status ConditionedSums::run(Sums& sums) {
+  std::vector<Entry> entries = takeFirst(sums);
+  for (int times = 1; !entries.empty(); ++times) {
+    Result<std::vector<Entry>> left = takeAgain(std::move(entries), times == kMostConditionings, sums.failures);
+    if (!left) return std::move(left).error();
+    entries = std::move(*left);
+  }
+  return okStatus();
+}
+
+std::vector<ConditionedSums::Entry> ConditionedSums::takeFirst(const Sums& sums) {
+  const std::size_t count = source_.expressions.size();
+  const std::vector<bool> has_failed = failuresByExpression(sums.failures, count);
+  return found(count, [&](std::size_t e) -> std::optional<Entry> {
+    const std::span<const double> outputs = outputsOf(sums, source_, e);
+    LossSums of = readSums(outputs, *source_.derivation, data_);
+    std::optional<Conditioning> better;
+    // A population may have many expressions without variables. They are constant but where they have no value.
+    of.is_constant = source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms);
+    if (!has_failed[e] && !of.is_constant) better = betterConditioning(of, {}, source_.precision);
+    if (better) return Entry{static_cast<std::uint32_t>(e), *better, of.valid};
+    take_(e, of, outputs);
+    return {};
+  });
+}
+
+Result<std::vector<ConditionedSums::Entry>> ConditionedSums::takeAgain(std::vector<Entry> entries, bool is_last,
+                                                                       std::vector<Failure>& failures) {
+  const Program program = programOf(entries);
+  const ProgramSource& source = *program.state().source;
+  const std::vector<double> parameters = parametersOf(entries);
+  const Result<Sums> sums = runSums(engine_, {.program = program,
+                                              .data = task_.data,
+                                              .parameters = parameters,
+                                              .loss = kPlainSums,
+                                              .deadline = task_.deadline});
+  if (!sums) return sums.error();
+  const std::vector<bool> has_failed = failuresByExpression(sums->failures, entries.size());
+  for (const Failure& failure : sums->failures) {
+    failures.push_back({entries[failure.expression].expression, failure.error});
+  }
+  return found(entries.size(), [&](std::size_t i) -> std::optional<Entry> {
+    const Entry& entry = entries[i];
+    const std::span<const double> outputs = outputsOf(*sums, source, i);
+    LossSums of = readSums(outputs, *source.derivation, data_);
+    of.valid = entry.valid;
+    std::optional<Conditioning> better;
+    if (!has_failed[i]) better = betterConditioning(of, entry.now, source.precision);
+    if (better && !is_last) return Entry{entry.expression, *better, entry.valid};
+    take_(entry.expression, of, outputs);
+    return {};
+  });
+}
+
+// Machine code of few evaluations: it would take longer to make than they take.
+Program ConditionedSums::programOf(std::span<const Entry> entries) {
+  std::vector<std::uint32_t> expressions;
+  for (const Entry& entry : entries) expressions.push_back(entry.expression);
+  const Program::State& program = task_.program.state();
+  return program.conditioned.get(expressions, task_.deadline, [&] {
+    ProgramSource source = source_.emptyLike();
+    engine_.executor->execute(
+        [&] { source.setExtended(source_, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
+    const auto state = programLike(program, std::make_shared<const ProgramSource>(source.derive(*source_.derivation)));
+    if (state->info.tier == Tier::kCompile) state->info.tier = Tier::kInterpret;
+    makeCode(engine_, *state, {.expected_rows = data_.rows}, task_.deadline);
+    return Program(state);
+  });
+}
+
+std::vector<double> ConditionedSums::parametersOf(std::span<const Entry> entries) const {
+  std::vector<double> parameters;
+  for (const auto& [e, conditioning, valid] : entries) {
+    const std::size_t first = source_.parameterOffset(e), last = source_.parameterOffset(e + 1);
+    const std::span<const double> own = task_.parameters.subspan(first, last - first);
+    parameters.insert(parameters.end(), own.begin(), own.end());
+    parameters.push_back(conditioning.factor);
+    parameters.push_back(conditioning.offset);
+  }
+  return parameters;
+}
+
 /// Losses and gradients from sums.
 class GradientReader {
  public:
@@ -172,8 +327,7 @@ Result<Gradients> readGradients(Engine::State& engine, const Task& task, const L
     return std::move(reader).finish(mergeFailures(std::move(sums.failures), {}));
   }
   engine.executor->execute([&] {
-    constexpr std::size_t kGrain = 1 << 11;  // expressions
-    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, task.program.size(), kGrain), [&](const auto& range) {
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, task.program.size(), kReadGrain), [&](const auto& range) {
       for (std::size_t e = range.begin(); e < range.end(); ++e) {
         const std::size_t output = source.outputOffset(e);
         const std::span<const double> outputs = sums.values.subspan(output, source.outputOffset(e + 1) - output);
@@ -191,11 +345,10 @@ template <class Value>
 class PendingSums final : public Pending<Value>::State {
  public:
   PendingSums(std::shared_ptr<Engine::State> engine, Task task, LossOptions options, Pending<Losses> sums)
-      : engine_(std::move(engine)),
-        task_(std::move(task)),
-        parameters_(task_.parameters.begin(), task_.parameters.end()),
-        options_(std::move(options)),
-        sums_(std::move(sums)) {
+      : engine_(std::move(engine)), task_(std::move(task)), options_(std::move(options)), sums_(std::move(sums)) {
+    if (task_.program.state().source->derivation->isOfScaledLoss()) {
+      parameters_.assign(task_.parameters.begin(), task_.parameters.end());
+    }
     task_.parameters = parameters_;
   }
   bool ready() override { return sums_.ready(); }
@@ -218,7 +371,7 @@ class PendingSums final : public Pending<Value>::State {
  private:
   std::shared_ptr<Engine::State> engine_;  // outlives the rest
   Task task_;
-  std::vector<double> parameters_;  ///< the caller's may be gone
+  std::vector<double> parameters_;  ///< for ConditionedSums: the caller's may be gone
   LossOptions options_;
   Pending<Losses> sums_;
 };

@@ -135,7 +135,7 @@ std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> f
 
 /// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask(),
 /// whose parameters must still be there: expressions of which a scaled loss needs better sums are evaluated again.
-/// Errors: those of ConditionedSums.
+/// Errors: those of runSums(), and kLimit at the deadline of the task.
 Result<Gradients> readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums);
 
 /// A derivedTask() in flight. Value is Losses or Gradients.

@@ -31,7 +31,7 @@ bool isIndexed(std::string_view word, std::string_view behind) {
 }
 
 /// A valid expression over f, y and w that has no other operands. Expressions of data may also write x0 for a column.
-Status checkNames(std::string_view expression) {
+Status checkOperands(std::string_view expression) {
   for (std::size_t at = 0; at < expression.size(); ++at) {
     const std::string_view word = expression.substr(at, text::scanWord(expression, at));
     if (isIndexed(word, expression.substr(at + word.size()))) {
@@ -57,7 +57,7 @@ Result<LossOptions> parseLoss(std::string_view text) {
   }
   Result<Expression> custom = parse(text, Language::kInfix, {"f", "y", "w"});
   if (custom) {
-    if (Status named = checkNames(text); !named) return std::move(named).error();
+    if (Status named = checkOperands(text); !named) return std::move(named).error();
     return LossOptions{.custom = std::move(*custom)};
   }
   if (text.find_first_of(" ()+*/^,") != std::string_view::npos) return custom.error();

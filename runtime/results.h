@@ -58,7 +58,8 @@ struct Fits {
 template <class Value>
 class Pending {
  public:
-  /// Whether result() would return at once.
+  /// Whether the submitted work has ended, so that result() returns at once. Of a scaled loss, result() may evaluate
+  /// some expressions again before it returns (docs/losses.md).
   bool ready() const { return state_->ready(); }
   void wait() const { state_->wait(); }
   /// Waits. Call once.

@@ -435,7 +435,8 @@ int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* progra
                          const double* starts, uint64_t start_count, const srjit_fit_options* options,
                          srjit_pending** pending, srjit_error* error);
 
-/* Whether a result can be taken without waiting: 1 or 0; 1 for NULL. */
+/* Whether the submitted work has ended, so that its result can be taken without waiting: 1 or 0; 1 for NULL. Taking
+   losses of a scaled loss may evaluate some expressions again (docs/losses.md). */
 int32_t srjit_pending_ready(const srjit_pending* pending);
 void srjit_pending_wait(const srjit_pending* pending);
 /* Waits, and takes the result; a second time is SRJIT_ERROR_INVALID, and so is another kind of work, which is not taken

@@ -66,26 +66,25 @@ Status checkSizes(const DataView& data, std::size_t rows) {
 // Whether numbers of a column keep their meaning when they are converted to To. A number that is small beside others of
 // its column may round to 0: by less than the last place of the largest.
 template <class To, class From>
-Status checkRange(const std::string& name, const From* values, std::size_t rows) {
+Status checkRepresentable(const std::string& name, const From* values, std::size_t rows) {
   if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
-  constexpr const char* kRemedy = "choose f64, or another unit";
-  std::size_t largest = rows;
+  const auto isKept = [&](std::size_t r) { return From(static_cast<To>(values[r])) == values[r]; };
+  const auto refusal = [&](std::size_t r, const char* fault) {
+    return Error{Errc::kInvalid,
+                 fmt::format("{} has {} in row {}, {}: choose f64, or another unit", name, values[r], r + 1, fault),
+                 {}};
+  };
+  To largest = 0;
+  std::size_t rounded = rows;  // the first
   for (std::size_t r = 0; r < rows; ++r) {
     if (!std::isfinite(values[r])) continue;
-    if (!std::isfinite(static_cast<To>(values[r]))) {
-      return Error{
-          Errc::kInvalid,
-          fmt::format("{} has {} in row {}, which is beyond the range of f32: {}", name, values[r], r + 1, kRemedy),
-          {}};
-    }
-    if (largest == rows || std::fabs(values[r]) > std::fabs(values[largest])) largest = r;
+    const To magnitude = std::fabs(static_cast<To>(values[r]));
+    if (!std::isfinite(magnitude)) return refusal(r, "which is beyond the range of f32");
+    largest = std::max(largest, magnitude);
+    if (rounded == rows && !isKept(r)) rounded = r;
   }
-  const From most = largest == rows ? From(0) : values[largest];
-  if (most == 0 || std::fabs(static_cast<To>(most)) >= std::numeric_limits<To>::min()) return okStatus();
-  return Error{Errc::kInvalid,
-               fmt::format("{} has no larger number than {} (row {}), which is below the normal range of f32: {}", name,
-                           most, largest + 1, kRemedy),
-               {}};
+  if (rounded == rows || largest >= std::numeric_limits<To>::min()) return okStatus();
+  return refusal(rounded, "and all of its numbers are below the normal range of f32");
 }
 
 template <class From>
@@ -121,7 +120,7 @@ Status checkValues(const DataView& data, std::size_t rows) {
     withZeroOf(column.type, [&]<class From>(From) {
       const auto* const values = static_cast<const From*>(column.data);
       valid = of(values);
-      if (valid) valid = checkRange<To>(name, values, rows);
+      if (valid) valid = checkRepresentable<To>(name, values, rows);
     });
   };
   for (std::size_t i = 0; i < data.columns.size(); ++i) {
@@ -148,14 +147,16 @@ constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
   return precision == Precision::kF32 ? OrdinaryExponents{-20, 40, 112} : OrdinaryExponents{-100, 100, 1008};
 }
 
-// 1, or a power of two that brings the magnitude near 1. The code of losses has the scale in it: in steps, samples of
-// the same data mostly have the same.
+// 1, or a power of two that brings a large magnitude near 1, and a small one to the lower end of what is ordinary, so
+// that predictions may be many times the target. The code of losses has the scale in it: in steps, samples of the same
+// data mostly have the same.
 double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {
-  constexpr int kStep = 16;
+  constexpr int kStep = 4;
   if (magnitude == 0) return 1;
   const int exponent = std::ilogb(magnitude);
   if (exponent >= ordinary.least && exponent <= ordinary.most) return 1;
-  return std::ldexp(1.0, std::clamp(-exponent / kStep * kStep, -ordinary.largest_scale, ordinary.largest_scale));
+  const int steps = exponent > 0 ? -exponent / kStep : (ordinary.least - exponent + kStep - 1) / kStep;
+  return std::ldexp(1.0, std::clamp(steps * kStep, -ordinary.largest_scale, ordinary.largest_scale));
 }
 
 // Two loops: the mean, then the squares of the deviations, and what the rounding of the mean left: of targets far from

@@ -106,7 +106,7 @@ Status checkTuning(const LossOptions& options, const Dataset::State& data) {
 }
 
 // Below the least exponent, the loss of predictions that equal the target but for its last place is no normal number.
-Status checkRange(const LossOptions& options, const Dataset::State& data) {
+Status checkUnit(const LossOptions& options, const Dataset::State& data) {
   constexpr int kLeast = std::numeric_limits<double>::min_exponent + 2 * std::numeric_limits<double>::digits;
   constexpr int kMost = std::numeric_limits<double>::max_exponent - 24;
   const int unit = options.custom ? 0 : infoOf(options.kind).unit.value_or(0);
@@ -151,7 +151,7 @@ Status checkLoss(const LossOptions& options, const Dataset::State& data, const L
   }
   if (Status valid = checkTuning(options, data); !valid) return valid;
   if (Status valid = checkTargets(options, data); !valid) return valid;
-  return checkRange(options, data);
+  return checkUnit(options, data);
 }
 
 bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept {

@@ -40,22 +40,34 @@ T inDataUnits(T value, std::optional<int> unit, double scale) {
   return value;
 }
 
-/// The squared errors of a + b f with the best a and b, and the correlation. Comparisons are false for NaN, so that it
-/// stays. No product is of more than one square.
+/// The power of two that brings the root of a mean square near 1.
+double unitOf(double sum, double weights) {
+  const double root = std::sqrt(sum / weights);
+  return root > 0 && std::isfinite(root) ? std::ldexp(1.0, -std::ilogb(root)) : 1;
+}
+
+/// The squared errors of a + b f with the best a and b, and the correlation, of f and z in units of their own:
+/// derivatives by sums have all powers of these units, which may be beyond a double. Comparisons are false for NaN, so
+/// that it stays.
 template <class T>
-T scaledLoss(const TermSums<T>& terms, const LossSums& rows, double target_variance, LossKind kind) {
+T scaledLoss(const TermSums<T>& terms, const LossSums& rows, double target_variance, const LossInfo& info) {
   using std::sqrt;
   const double weights = rows.weights;
-  const double target = rows.squared_targets - rows.targets * (rows.targets / weights);
+  const double squares = rows.squared_targets - rows.targets * (rows.targets / weights);
+  const double f = unitOf(rows.more_terms[0], weights), z = unitOf(squares, weights);
+  const double target = squares * z * z, target_mean = rows.targets * z / weights;
   const auto loss = [&](const T& sum, const T& correlation) {
-    return scaledLossFormula<T>(kind, sum / rows.weight_scale, sum / weights, correlation, target_variance);
+    const T value =
+        scaledLossFormula<T>(info.kind, sum / rows.weight_scale, sum / weights, correlation, target_variance * z * z);
+    return inDataUnits(inDataUnits(value, info.unit, z), info.unit, rows.scale);
   };
-  const T spread = terms[1] - terms[0] * (terms[0] / weights);
+  const T moment = terms[0] * f;
+  const T spread = terms[1] * f * f - moment * (moment / weights);
   if (rows.is_constant || spread <= 0.0) return loss(target, 0.0);
-  const T product = terms[2] - terms[0] * (rows.targets / weights);
-  const T rest = target - product * (product / spread);
+  const T product = terms[2] * f * z - moment * target_mean;
+  const T rest = target - product * product / spread;
   const T sum = rest < 0.0 ? T(0.0) : rest;
-  const T correlation = target <= 0 ? T(0.0) : product / sqrt(spread) / std::sqrt(target);
+  const T correlation = target <= 0 ? T(0.0) : product / sqrt(spread * target);
   return loss(sum, T(1.0) < correlation ? T(1.0) : correlation < -1.0 ? T(-1.0) : correlation);
 }
 
@@ -63,13 +75,11 @@ template <class T>
 T valueOf(const TermSums<T>& terms, const LossSums& rows, double target_variance, const LossOptions& options) {
   if (options.custom) return terms[0] / rows.weights;
   const LossInfo& info = infoOf(options.kind);
-  const auto formula = [&] {
-    if (info.isScaled()) return scaledLoss(terms, rows, target_variance, options.kind);
-    return withLossFormula(options.kind, target_variance, [&](const auto& of) {
-      return T(of(terms[0] / rows.weight_scale, terms[0] / rows.weights));
-    });
-  };
-  return inDataUnits(formula(), info.unit, rows.scale);
+  if (info.isScaled()) return scaledLoss(terms, rows, target_variance, info);
+  const T value = withLossFormula(options.kind, target_variance, [&](const auto& of) {
+    return T(of(terms[0] / rows.weight_scale, terms[0] / rows.weights));
+  });
+  return inDataUnits(value, info.unit, rows.scale);
 }
 
 bool isRejected(const LossSums& sums, const LossOptions& options) {

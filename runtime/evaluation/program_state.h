@@ -96,7 +96,7 @@ struct Program::State {
   mutable FeasibleParts parts;
   mutable ProgramsMade<Derivation> derived;
   mutable ProgramsMade<std::monostate> code;  ///< of a deferred program: the same with code, once it was needed
-  /// Of sums of a scaled loss: of those expressions, conditioned (runtime/conditioned_sums.h).
+  /// Of sums of a scaled loss: of those expressions, conditioned (runtime/derived_tasks.cpp).
   mutable ProgramsMade<std::vector<std::uint32_t>> conditioned;
   /// By a number of parameter vectors: so many times all expressions, behind one another.
   mutable ProgramsMade<std::size_t> repeated;

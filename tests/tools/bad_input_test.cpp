@@ -72,6 +72,8 @@ const BadInput kInputs[] = {
      "expression 1:1:4: parameter '1.5,2' is not a number; separate them by spaces"},
     {"ParamsOptionNoNumber", loss("p0", "good.csv", {"--params", "1 two"}), 1,
      "--params:1:3: parameter 'two' is not a number\n"},
+    {"LossOfAColumn", loss("a", "good.csv", {"--loss", "x0"}), 1,
+     "--loss:1:1: 'x0' in a loss; expected f for the prediction, y for the target or w for the weight\nx0\n^~"},
     {"IndexTooLarge", loss("x99999999", "good.csv"), 1, "expression 1:1:1: "},
     // Files of expressions
     {"LineOfFile", exprs("bad.txt"), 1, "bad.txt:3:4: "},
@@ -93,6 +95,12 @@ const BadInput kInputs[] = {
      "blank.csv:3:1: empty cell in column 'a'\n\n^"},
     {"DataTooSmall", loss("a", "small.csv"), 1,
      "small.csv:2:1: '1e-400' is out of the range of a double, 4.9e-324 to 1.8e308 (column 'a')"},
+    {"DataBeyondF32", loss("a", "beyond.csv"), 1,
+     "beyond.csv: column 'b' (x1) has -2e+39 in row 1, which is beyond the range of f32: choose f64, or another unit"},
+    {"DataBelowF32", loss("a", "below.csv"), 1,
+     "below.csv: the target has 3e-50 in row 1, and all of its numbers are below the normal range of f32: choose f64, "
+     "or "
+     "another unit"},
     {"DataRaggedLong", loss("x0", "long.csv"), 1, "long.csv:2:7: a cell too many"},
     {"DataRaggedShort", loss("x0", "short.csv"), 1, "short.csv:2:4: the line ends after 2 cells"},
     {"DataSameNames", loss("x0", "twice.csv"), 1, "twice.csv:1:3: a second column called 'a'"},
@@ -221,6 +229,8 @@ void writeFiles(const Scratch& scratch) {
   scratch.write("places.csv", "x0,x1,x2\n1,2,3\n");
   scratch.write("blank.csv", "a\n1\n\n3\n");
   scratch.write("small.csv", "a,b,y\n1e-400,2,3\n");
+  scratch.write("beyond.csv", "a,b,y\n1,-2e39,3\n");
+  scratch.write("below.csv", "a,b,y\n1,2,3e-50\n4,5,0\n");
   scratch.write("empty.csv", "");
   scratch.write("header.csv", "a,b,y\n");
   scratch.write("noheader.csv", "1.5,2,3\n4,5,6\n");

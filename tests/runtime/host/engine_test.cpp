@@ -113,9 +113,10 @@ TEST_F(Upload, ReportsWeightsAsGiven) {
             "the column of weights has 1e+300 in row 1, which is beyond the range of f32: choose f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   w_.weights = {0, 1e-60};
-  EXPECT_EQ(messageOf(w_),
-            "the column of weights has no larger number than 1e-60 (row 2), which is below the normal range of f32: "
-            "choose f64, or another unit");
+  EXPECT_EQ(
+      messageOf(w_),
+      "the column of weights has 1e-60 in row 2, and all of its numbers are below the normal range of f32: choose "
+      "f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   const std::vector<float> given{1, -0.1F};
   DataView view = w_.view();
@@ -157,22 +158,22 @@ TEST_F(Upload, RefusesNumbersThatF32DoesNotHave) {
             "column x1 has -1e+39 in row 2, which is beyond the range of f32: choose f64, or another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   w_.columns = {{std::nan(""), -1e-40}, {3, 4}};
-  EXPECT_EQ(
-      messageOf(w_),
-      "column x0 has no larger number than -1e-40 (row 2), which is below the normal range of f32: choose f64, or "
-      "another unit");
+  EXPECT_EQ(messageOf(w_),
+            "column x0 has -1e-40 in row 2, and all of its numbers are below the normal range of f32: choose f64, or "
+            "another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   w_.columns = {{1e-40, 1}, {0, -kInfinity}};
   EXPECT_EQ(messageOf(w_), "no error") << "beside 1, 1e-40 is less than the last place";
   w_.target = {1e-50, 0};
-  EXPECT_EQ(
-      messageOf(w_),
-      "the target has no larger number than 1e-50 (row 1), which is below the normal range of f32: choose f64, or "
-      "another unit");
+  EXPECT_EQ(messageOf(w_),
+            "the target has 1e-50 in row 1, and all of its numbers are below the normal range of f32: choose f64, or "
+            "another unit");
   const std::vector<float> given{1e-40F, 0};
   DataView view = w_.view();
   view.target.emplace(given);
   EXPECT_EQ(messageOf(engine_, view), "no error") << "given in f32";
+  w_.target = {1e-40F, 0};
+  EXPECT_EQ(messageOf(w_), "no error") << "is a number of f32";
   w_.target = {0, 0};
   EXPECT_EQ(messageOf(w_), "no error");
 }

@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ScaledLosses, testing::Values(Precision::kF
                          [](const auto& test) { return std::string(nameOf(test.param)); });
 
 TEST_P(ScaledLosses, DoNotDependOnUnitsAndOffsets) {
-  const Engine engine = cpuEngine(GetParam());
+  const Engine engine = cpuEngine(GetParam(), Math::kPrecise);
   for (const double unit : units()) {
     for (const double offset : offsets()) {
       for (const bool weighted : {false, true}) {
@@ -141,12 +141,12 @@ TEST_P(ScaledLosses, HaveTheSameBitsInEveryTier) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   Workload w = manyUnits(40, units().back(), offsets().back(), true);
-  w.expressions.resize(8);  // with two units; models of a GPU are slow
+  w.expressions.erase(w.expressions.begin() + 8, w.expressions.end());  // two units are left
   w.parameters.resize(24);
   const LossOptions options{LossKind::kScaledNmse, NanPolicy::kSkip};
   const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
   expectSameLosses(lossesOf(cpu, w, Tier::kCompile, options), expected, "compiled");
-  for (const Tier tier : {Tier::kInterpret, Tier::kDirect}) {
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     expectSameLosses(lossesOf(gpu, w, tier, options), expected, nameOf(tier));
   }
 }
@@ -223,9 +223,13 @@ TEST_P(ScaledLosses, OfOrdinaryPredictionsAreOnePass) {
   const LossOptions options{.kind = LossKind::kScaledNmse};
   const Program program = engine.compile(w.expressions);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(program, data, {}, options).value(); }), 1);
+  for (const char* const text : {"0", "1e30", "7"}) w.expressions.push_back(parse(text, Language::kInfix).value());
+  const Program constants = engine.compile(w.expressions);
+  EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(constants, data, {}, options).value(); }), 1);
   w.expressions.push_back(parse("x0 + 1000", Language::kInfix).value());
   const Program far = engine.compile(w.expressions);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data, {}, options).value(); }), 2);
+  EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data).value(); }), 1) << "of the plain loss, without parameters";
 }
 
 TEST_P(ScaledLosses, OfConstantsAreThoseOfTheMean) {
@@ -288,7 +292,8 @@ TEST(ScaledLossGradients, FarFromZeroAreThoseOfDifferences) {
         const std::vector<double> values = engine.loss(program, data, moved, options).value().values;
         return values[p < 3 ? 0 : p < 5 ? 1 : 2];
       };
-      EXPECT_NEAR(gradients.derivatives[p], (at(step) - at(-step)) / (2 * step), 1e-6)
+      const double expected = (at(step) - at(-step)) / (2 * step);
+      EXPECT_NEAR(gradients.derivatives[p], expected, 1e-5 * (1 + std::fabs(expected)))
           << infoOf(kind).name << " p" << p;
     }
   }

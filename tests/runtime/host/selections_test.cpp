@@ -121,7 +121,9 @@ TEST_P(Selections, DataOfAnotherEngineAreAnError) {
   const bool is_single = GetParam() == Precision::kF32;
   const Engine other =
       Engine::create({.device = "cpu", .precision = is_single ? Precision::kF64 : Precision::kF32}).value();
-  const Dataset data = other.upload(workload(300, false).view()).value();
+  Workload w = workload(300, false);
+  for (std::vector<double>& column : w.columns) column.assign(300, 1.5);  // a number of both precisions
+  const Dataset data = other.upload(w.view()).value();
   const std::string expected =
       is_single ? "data in f64, but the engine computes in f32" : "data in f32, but the engine computes in f64";
   EXPECT_EQ(errorOf(engine_.rows(data, 0, 1)), expected);
