@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
-#include "runtime/fit/parameters.h"
+#include "runtime/fit/progress.h"
 #include "runtime/fit/scaled_cholesky.h"
 #include "runtime/fit_options.h"
 

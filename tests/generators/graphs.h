@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ir/expression.h"
 #include "ir/rows.h"
 #include "ir/text.h"
@@ -27,6 +29,13 @@ namespace srjit {
 
 /// Parses `text`; throws if it is no expression.
 inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
+
+/// p0 + p1*x0^1 + ... as infix text.
+inline std::string polynomial(int degree) {
+  std::string text = "p0";
+  for (int power = 1; power <= degree; ++power) text += fmt::format(" + p{0}*x0^{0}", power);
+  return text;
+}
 
 inline Dag graphOf(std::span<const std::string_view> texts, Precision precision = Precision::kF64) {
   std::vector<Expression> batch;

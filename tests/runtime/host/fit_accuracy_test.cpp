@@ -12,6 +12,7 @@
 #include "ir/numbers/random.h"
 #include "ir/text.h"
 #include "runtime/engine.h"
+#include "tests/generators/graphs.h"
 #include "tests/generators/workload.h"
 
 namespace srjit {
@@ -60,12 +61,6 @@ Fits fitted(const Engine& engine, const Points& points, const std::string& text,
   const std::vector<double> start(expression.parameterCount(), 1.0);
   const Program program = engine.compile(std::vector{expression}, {.tier = tier});
   return engine.fit(program, engine.upload(view).value(), start, options).value();
-}
-
-std::string polynomial(int degree) {
-  std::string text = "p0";
-  for (int power = 1; power <= degree; ++power) text += fmt::format(" + p{0}*x0^{0}", power);
-  return text;
 }
 
 double trend(double year) { return 1 + 0.03 * (year - 2005) + 0.002 * (year - 2005) * (year - 2005); }

@@ -13,7 +13,7 @@
 namespace srjit {
 namespace {
 
-Engine engineOf(Precision precision) {
+Engine unitEngine(Precision precision) {
   return Engine::create({.device = "cpu", .precision = precision, .threads = 2}).value();
 }
 
@@ -71,7 +71,7 @@ TEST(FitUnits, TargetsOfAnyMagnitudeAreFitted) {
                                          {Precision::kF64, 1e160},
                                          {Precision::kF64, 1e-170},
                                          {Precision::kF64, 1}}) {
-    const Engine engine = engineOf(precision);
+    const Engine engine = unitEngine(precision);
     const double near = isDouble(precision) ? 1e-9 : 1e-4;
     for (const LossKind kind : {LossKind::kNmse, LossKind::kRmse, LossKind::kR2}) {
       const auto [products, of_products] =
@@ -94,7 +94,7 @@ TEST(FitUnits, TargetsOfAnyMagnitudeAreFitted) {
 TEST(FitUnits, ScaleChangesNoDigit) {
   const auto of = [](double a, double b) { return a * std::sqrt(b) + 0.1 * std::sin(40 * a); };
   const std::vector<std::string> texts = {"p0 + p1*x0*x1^p2"};
-  const Engine engine = engineOf(Precision::kF64);
+  const Engine engine = unitEngine(Precision::kF64);
   const Fits expected = fitted(engine, Table(0x1p-600, of).view(), texts, {.kind = LossKind::kNmse}, 0.5).fits;
   const Fits fits = fitted(engine, Table(0x1p-560, of).view(), texts, {.kind = LossKind::kNmse}, 0.5).fits;
   const Fits ordinary = fitted(engine, Table(1, of).view(), texts, {.kind = LossKind::kNmse}, 0.5).fits;
@@ -110,7 +110,7 @@ TEST(FitUnits, ScaleChangesNoDigit) {
 TEST(FitUnits, WeightsOfAnyMagnitudeCount) {
   const auto of = [](double a, double b) { return a * b + std::sin(40 * a); };
   for (const double weight : {1e35, 1e-35}) {
-    const Engine engine = engineOf(Precision::kF32);
+    const Engine engine = unitEngine(Precision::kF32);
     const Table table(1, of, weight);
     const std::vector<std::string> texts = {"p0 + p1*x0*x1", "p0*x0^p1*x1"};
     const auto [expected, unused] = fitted(engine, table.view(), texts, {});
@@ -128,7 +128,7 @@ TEST(FitUnits, OtherLossesAreFittedInUnits) {
   for (const auto& [precision, scale] : {Magnitude{Precision::kF32, 1e-25}, {Precision::kF64, 1e160}}) {
     for (const LossKind kind : {LossKind::kMae, LossKind::kQuantile}) {
       const auto [fits, losses] =
-          fitted(engineOf(precision), Table(scale, product).view(), {"p0*x0*x1", "p0*x0*x1 + p1"}, {.kind = kind}, 0);
+          fitted(unitEngine(precision), Table(scale, product).view(), {"p0*x0*x1", "p0*x0*x1 + p1"}, {.kind = kind}, 0);
       EXPECT_NEAR(fits.parameters[0] / scale, 1, 1e-3) << scale;
       EXPECT_NEAR(fits.parameters[1] / scale, 1, 1e-2) << scale;
       expectSameBits(fits.losses.values, losses.values, 1, "losses");
@@ -144,7 +144,7 @@ TEST(FitUnits, ScaledLossesHaveTheBitsOfLoss) {
            {LossKind::kScaledR2, LossKind::kScaledNmse, LossKind::kScaledRmse, LossKind::kScaledNmse}) {
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
           const auto [fits, losses] =
-              fitted(engineOf(precision), Table(scale, of).view(),
+              fitted(unitEngine(precision), Table(scale, of).view(),
                      {"x0^p0", "x0", "exp(p0*x0)", "p0*x0 + p1*x1", "7", "sqrt(x0 - p0)"}, {.kind = kind, .nan = nan});
           expectSameBits(fits.losses.values, losses.values, 1, "losses");
           EXPECT_EQ(fits.losses.valid_rows, losses.valid_rows);

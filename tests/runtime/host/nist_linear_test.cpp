@@ -11,6 +11,7 @@
 
 #include "ir/text.h"
 #include "runtime/engine.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {
@@ -67,12 +68,6 @@ struct Problem {
   std::vector<double> target;
   Certified certified;
 };
-
-std::string polynomial(int degree) {
-  std::string text = "p0";
-  for (int power = 1; power <= degree; ++power) text += fmt::format(" + p{0}*x0^{0}", power);
-  return text;
-}
 
 Problem longley() {
   Problem problem{"p0 + p1*x0 + p2*x1 + p3*x2 + p4*x3 + p5*x4 + p6*x5", std::vector<std::vector<double>>(6), {}, {}};

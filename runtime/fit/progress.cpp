@@ -1,4 +1,4 @@
-#include "runtime/fit/parameters.h"
+#include "runtime/fit/progress.h"
 
 #include <algorithm>
 #include <limits>
