@@ -21,6 +21,8 @@ constexpr unsigned kMostSettlings = 2;
 /// By how many times itself a step may change a parameter that is not linear: far from the start, exponentials
 /// overflow.
 constexpr double kLongestStep = 3;
+/// Loss of a start, over that of predictions of 0, from which linear parameters would come back with no digit.
+constexpr double kFarStart = 0x1p60;
 /// How many last places an evaluation of an expression may be off.
 constexpr double kRoundings = 4;
 /// Residuals that are so short, in last places of predictions, are those of rounding.
@@ -85,7 +87,10 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
   }
   if (fit.is_at_start_) {
     if (is_finite) fit.start_loss_ = std::min(fit.start_loss_, trial_level_.loss);
-    if (!is_finite && std::exchange(fit.may_restart_, false) && fit.passes_ < iterations_) {
+    const double of_zeros = rows_.target_length * rows_.target_length;
+    const bool is_far = !is_finite || (rows_.are_of_squares && trial_level_.loss > kFarStart * of_zeros);
+    if (fit.may_restart_ && is_far && fit.passes_ < iterations_) {
+      fit.may_restart_ = false;
       for (std::size_t i = 0; i < fit.linear_; ++i) fit.nextTrial()[fit.columns_[i].parameter] = 0;
       return;
     }

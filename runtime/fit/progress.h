@@ -33,7 +33,8 @@ class ParameterFit {
   std::span<const double> trial() const noexcept { return numbers(0, size()); }
   /// Makes these the parameters to evaluate next, by LevenbergMarquardt::tryCandidate().
   void setTrial(std::span<const double> parameters) noexcept { std::ranges::copy(parameters, nextTrial().begin()); }
-  /// If the sums of the start are not finite, begins again from it with its linear parameters 0.
+  /// If the sums of the start are not finite, or far above those of predictions of 0, begins again from it with its
+  /// linear parameters 0.
   void allowRestart() noexcept { may_restart_ = linear_ > 0; }
   /// Ends with what there is.
   void cancel() noexcept {
