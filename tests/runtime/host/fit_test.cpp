@@ -346,7 +346,9 @@ TEST(EngineFit, BranchesAndKinksCountByThePrediction) {
       EXPECT_LT(got.losses.values[0], 1e-14) << text;
       EXPECT_EQ(got.losses.valid_rows[0], w.columns[0].size()) << text;
       EXPECT_NEAR(got.parameters[0], 2, 1e-6) << text;
-      if (starts.size() > 1) EXPECT_NEAR(got.parameters[1], 3, 1e-6) << text;
+      if (starts.size() > 1) {
+        EXPECT_NEAR(got.parameters[1], 3, 1e-6) << text;
+      }
     }
   };
   const auto branches = [](double x, double z) { return x > 0 ? 2 * std::sqrt(x) : 3 * z; };

@@ -106,7 +106,7 @@ TEST(SearchLinks, TheLogarithmIsForAllPositiveNumbers) {
   const Grammar grammar = Grammar::create({}, 1).value();
   const auto has_log = [&](double least, double most) {
     const std::vector<double> target = {least, most};
-    const auto links = linksFor({}, grammar, target).value();
+    const auto links = linksFor({}, grammar, target, true).value();
     return std::ranges::find(links, std::string_view("log"), &Link::name) != links.end();
   };
   EXPECT_TRUE(has_log(1e3, 1e18));

@@ -25,7 +25,7 @@ namespace {
 Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
 /// `count` rows of the formula over two columns that are uniform from 1 to 3.
-RowSet rowsOf(const Expression& formula, std::size_t count = 100) {
+RowSet rowsOfLaw(const Expression& formula, std::size_t count = 100) {
   RowSet rows;
   rows.columns.resize(2);
   Random random(5);
@@ -103,7 +103,7 @@ TEST(Polish, GivesExactLawsTheirConstants) {
       std::string text = shape;
       text.replace(text.find('C'), 1, fmt::format("{}", constant));
       const Expression law = infix(text);
-      const RowSet rows = rowsOf(law);
+      const RowSet rows = rowsOfLaw(law);
       std::vector<Token> tokens(law.tokens().begin(), law.tokens().end());
       for (Token& token : tokens) {
         if (token.kind == Token::Kind::kConstant) token.value *= 1 + 1e-4;
@@ -122,7 +122,7 @@ TEST(Polish, GivesExactLawsTheirConstants) {
 
 TEST(Polish, DropsWhatDoesNothing) {
   const Expression law = infix("1e25 * (x0 / x1)");
-  const RowSet rows = rowsOf(law);
+  const RowSet rows = rowsOfLaw(law);
   const Judge judge(rows);
   for (const char* text : {"x1 + x0 * (1e25 / x1)", "1e25 * (sin(x0) * 1e-20 + x0 / x1)", "exp(57.5646 + log(x0 / x1))",
                            "sqrt(1e50 * (x0 / x1)^2)", "1e25 * (x0 / x1) - 3 * log(x1)"}) {
@@ -132,7 +132,7 @@ TEST(Polish, DropsWhatDoesNothing) {
   }
 }
 
-SearchOptions smallOptions(std::uint64_t generations) {
+SearchOptions shortOptions(std::uint64_t generations) {
   SearchOptions options;
   options.engine.device = "cpu";
   options.seconds = 300;
@@ -162,7 +162,7 @@ TEST(Polish, TheLossIsThatOfTheFormulaAsItIsWritten) {
     rows.columns[0].push_back(x);
     rows.target.push_back(u * u);
   }
-  SearchOptions options = smallOptions(40);
+  SearchOptions options = shortOptions(40);
   options.engine.precision = Precision::kF64;
   options.grammar.operators = {{Op::kAdd}, {Op::kSub}, {Op::kMul}};
   const SearchResult result = search(rows.view(), options).value();
@@ -199,8 +199,8 @@ TEST(Polish, EveryFormulaIsAdmittedByTheGrammar) {
   Random random(17);
   std::size_t formulas = 0;
   for (int i = 0; i < 40; ++i) {
-    const RowSet rows = rowsOf(infix(laws[i % std::size(laws)]), 80);
-    SearchOptions options = smallOptions(8);
+    const RowSet rows = rowsOfLaw(infix(laws[i % std::size(laws)]), 80);
+    SearchOptions options = shortOptions(8);
     options.island = {.population = 40, .offspring = 60};
     options.seed = static_cast<std::uint64_t>(i);
     options.grammar = randomGrammar(random);
@@ -224,17 +224,17 @@ TEST(Polish, LimitsOfNestingHoldForWhatIsPrinted) {
       text += print(formula.expression, Language::kInfix) + "\n";
     return text;
   };
-  SearchOptions options = smallOptions(20);
+  SearchOptions options = shortOptions(20);
   options.grammar = {.operators = parseOperators("add,sub,mul,div,exp,tanh").value(),
                      .nesting = {{Op::kExp, Op::kTanh, 0}}};
   const Grammar bounded = Grammar::create(options.grammar, 2).value();
-  const SearchResult found = search(rowsOf(infix("exp(tanh(x0 / 2) * x1 / 2)")).view(), options).value();
+  const SearchResult found = search(rowsOfLaw(infix("exp(tanh(x0 / 2) * x1 / 2)")).view(), options).value();
   for (const auto& [formula, read] : printedIn(found)) EXPECT_TRUE(bounded.admits(read.tokens())) << has(found);
   options.grammar = {.operators = parseOperators("add,sub,mul").value(), .nesting = {{Op::kMul, Op::kAdd, 0}}};
-  const SearchResult sums = search(rowsOf(infix("x0^2 - 3 * x1 + x0 * x1")).view(), options).value();
+  const SearchResult sums = search(rowsOfLaw(infix("x0^2 - 3 * x1 + x0 * x1")).view(), options).value();
   EXPECT_LT(sums.state.front.best()->loss, 1e-25) << has(sums);
   options.grammar = {.max_complexity = 5};
-  const SearchResult small = search(rowsOf(infix("2.5 * x0 * x1 + sin(x0)")).view(), options).value();
+  const SearchResult small = search(rowsOfLaw(infix("2.5 * x0 * x1 + sin(x0)")).view(), options).value();
   for (const Formula& formula : small.state.front.formulas()) EXPECT_LE(formula.complexity, 5u) << has(small);
   EXPECT_GE(small.state.front.best()->complexity, 4u) << has(small);
 }
