@@ -122,7 +122,7 @@ std::string largeTable() {
   return text;
 }
 
-std::size_t linesOf(const std::string& text) { return static_cast<std::size_t>(std::ranges::count(text, '\n')); }
+std::size_t lineCount(const std::string& text) { return static_cast<std::size_t>(std::ranges::count(text, '\n')); }
 
 TEST(SearchCommandTimeSlow, ASecondIsASecond) {
   const Scratch scratch;
@@ -136,7 +136,7 @@ TEST(SearchCommandTimeSlow, ASecondIsASecond) {
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), 6) << words[0];
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("; the time is over\n"));
-    EXPECT_GT(linesOf(outcome.out), 2U) << outcome.out;
+    EXPECT_GT(lineCount(outcome.out), 2U) << outcome.out;
   }
 }
 
@@ -152,7 +152,7 @@ TEST(SearchCommandTimeSlow, AnInterruptEndsAGeneration) {
   EXPECT_EQ(status, 0) << outcome.err;
   EXPECT_LT(milliseconds, 5000);  // a second on a machine that does nothing else
   EXPECT_THAT(outcome.err, HasSubstr("; stopped\n"));
-  EXPECT_GT(linesOf(contentOf(scratch.path("front.csv"))), 2U);
+  EXPECT_GT(lineCount(contentOf(scratch.path("front.csv"))), 2U);
 }
 
 }  // namespace
