@@ -19,10 +19,10 @@ bool canBeFitted(const LossInfo& loss) noexcept;
 struct FitOptions {
   /// What is minimised: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
   /// these, are fitted by least squares; others by reweighted steps (fit::LevenbergMarquardt), of a custom loss that is
-  /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows whose prediction
-  /// is not finite follow its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip
-  /// leaves these rows out, and compares means over the others, of which there must be as many as parameters, whatever
-  /// the loss. A row in which only a derivative is not finite counts in the loss, and that derivative as 0 in the step.
+  /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows whose prediction is not
+  /// finite follow its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip leaves
+  /// these rows out, and compares means over the others, of which there must be as many as parameters, whatever the
+  /// loss. A row in which only a derivative is not finite counts in the loss, and that derivative as 0 in the step.
   LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most; at least 1
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
@@ -31,9 +31,9 @@ struct FitOptions {
   /// default, in n rows, parameters are right to 1e-5 sqrt(n) standard errors.
   double loss_tolerance = 1e-10;
   /// Converged, if the Gauss-Newton step is no longer than this share of the parameters; at least two units of the last
-  /// place of the engine's precision, which is what 0 means. Ends fits of data that the expression meets exactly. A
-  /// share of parameters is one of the predictions, offsets included: 1e-8 leaves residuals of 0.01 to an offset of
-  /// 1e6.
+  /// place of the engine's precision, which is what 0 means. Ends fits of data that the expression meets exactly. The
+  /// step changes the predictions by about this share of their size: with an offset of 1e6, 1e-8 leaves residuals of
+  /// 0.01.
   double step_tolerance = 0;
   std::stop_token stop = {};  ///< ends all fits with kCancelled, after the pass that runs
 };

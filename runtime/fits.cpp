@@ -102,12 +102,13 @@ void PopulationFit::refine() {
     }
     return okStatus();
   });
-  if (done) return;
+  // These fits have ended: where the time is over, they stay as they are.
+  if (done || done.error().code == Errc::kLimit) return;
   const auto error = std::make_shared<const Error>(done.error());
   for (const FitRefinement& one : refined) one.entry->error = error;
 }
 
-/// The place of a linear parameter whose column has the length of the weights, as one of ones has; size() if none has.
+/// The place of a linear parameter whose column is as long as one of ones, or of minus ones; size() if none is.
 std::size_t PopulationFit::offsetOf(const fit::ParameterFit& fit) const {
   const double ones = derivation_.skips_invalid ? 1 : weightSum();
   for (std::size_t i = 0; i < fit.linear(); ++i) {
@@ -145,8 +146,11 @@ void PopulationFit::addConstant(FitRefinement& refined) const {
   if (!isAboveConstant(*refined.entry) || offset == fit.size()) return;
   FitCandidate constant{{fit.parameters().begin(), fit.parameters().end()}};
   for (std::size_t j = 0; j < fit.linear(); ++j) constant.parameters[fit.parameterAt(j)] = 0;
-  constant.parameters[fit.parameterAt(offset)] = data_.target_mean;
-  refined.candidates.push_back(std::move(constant));
+  // The length of a column does not tell an offset that is added from one that is subtracted.
+  for (const double mean : {data_.target_mean, -data_.target_mean}) {
+    constant.parameters[fit.parameterAt(offset)] = mean;
+    refined.candidates.push_back(constant);
+  }
 }
 
 // Matrices of a part of the fits at a time.

@@ -143,11 +143,12 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
     failures_ = mergeFailures(std::move(failures_), source_->invalid);
     const double scale = derivation_.loss.constants.scale;
     if (scale != 1) {
-      LinearFinder finder(source_->precision, source_->math);
-      for (std::size_t e = 0; e < source_->expressions.size(); ++e) {
-        const std::span<const std::uint32_t> linear = finder.of(source_->expressions[e]);
-        in_units_.emplace_back(linear.begin(), linear.end());
-      }
+      tbb::enumerable_thread_specific<LinearFinder> finders(source_->precision, source_->math);
+      in_units_.resize(source_->expressions.size());
+      tbb::parallel_for(std::size_t{0}, in_units_.size(), [&](std::size_t e) {
+        const std::span<const std::uint32_t> linear = finders.local().of(source_->expressions[e]);
+        in_units_[e].assign(linear.begin(), linear.end());
+      });
       source_ = std::make_shared<const ProgramSource>(inUnits(*source_, 1 / scale, in_units_));
     }
     makeEntries(starts);
@@ -397,15 +398,17 @@ Fits PopulationFit::fits() {
     fits.statuses[e] = FitStatus::kFailed;
   }
   fits.losses.failures = mergeFailures(failures_, std::move(failures));
-  if (isScaled(options_.loss) || !in_units_.empty()) takeLosses(fits);
+  const bool is_sum_of_means =
+      derivation_.skips_invalid && !options_.loss.custom && options_.loss.kind == LossKind::kSse;
+  if (isScaled(options_.loss) || !in_units_.empty() || is_sum_of_means) takeLosses(fits);
   return fits;
 }
 
-// Engine::loss() has these bits: its sums of scaled losses round less, and it evaluates expressions without units.
-// Where they cannot be had, since the time of the call is over, those of the fit stay.
+// Engine::loss() has these bits: its sums of scaled losses round less, it evaluates expressions without units, and its
+// sums are no means. Where they cannot be had, since the time of the call is over, those of the fit stay.
 void PopulationFit::takeLosses(Fits& fits) const {
-  const Result<Losses> losses =
-      runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline);
+  const Result<Losses> losses = guarded(
+      [&] { return runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline); });
   if (!losses) return;
   std::vector<bool> fails(fits.statuses.size());
   for (const std::vector<Failure>* failures : {&losses->failures, &std::as_const(fits.losses.failures)}) {

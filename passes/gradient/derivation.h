@@ -49,9 +49,9 @@ struct Derivation {
   DerivedLoss loss = {};  ///< but of normal equations
   bool weighted = false;  ///< w is 1 otherwise
   /// Terms are 0 in rows where f, or the term of a loss that hasDomain(), is not finite. In other rows an f_i that is
-  /// not finite counts as 0. (Without it, too, if an operator may give it; not if it overflows.) Roots follow: of a
-  /// scaled loss, w z and w (z z) in the other rows, with z = y - m as in losses.def; one that is 1 in the other rows,
-  /// and with weights another that is w there.
+  /// not finite counts as 0. Without this flag, only those derivatives count as 0 that an operator makes infinite or
+  /// NaN; overflows stay. Roots follow: of a scaled loss, w z and w (z z) in the other rows, with z = y - m as in
+  /// losses.def; one that is 1 in the other rows, and with weights another that is w there.
   bool skips_invalid = false;
 
   /// Whether roots are terms of sums over rows, which kernels add as they are.

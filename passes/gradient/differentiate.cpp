@@ -47,9 +47,9 @@ void Differentiator::sweep(const Source& source, const graph::NodeMaker& maker, 
   }
 }
 
-// The chain rule: what the operands of a node contribute to the root. A product may fail where a factor does: its
-// partial derivative, if something hides that one of its operands is not finite. It is mended where what is below can
-// be no such factor.
+// The chain rule: what the operands of a node contribute to the root. A partial derivative may be infinite or NaN where
+// an operator above hides an operand that is not finite. The product is then compared with infinity, at the lowest node
+// that cannot be exceptional itself.
 void Differentiator::pass(NodeId id, const graph::Value& root, const graph::NodeMaker& maker) {
   const Node node = maker.dag().node(id);  // a copy, since nodes are added
   const auto valueOf = [&](NodeId operand) { return graph::Value(operand, maker); };

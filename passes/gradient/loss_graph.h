@@ -29,8 +29,8 @@ class LossGraph {
   /// loss.terms() of them.
   std::span<const graph::Value> terms() const noexcept { return terms_; }
   /// The derivative of a term by the prediction in its units (predictionScale()), finite where the term is, unless it
-  /// overflows. 0 if f is a constant, which may be a
-  /// number that the loss has elsewhere, too: nothing that f is derived by has an effect.
+  /// overflows. 0 if f is a constant, which may be a number that the loss has elsewhere, too: nothing that f is derived
+  /// by has an effect.
   graph::Value slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const;
   /// What fits take for the second derivative of the only term by f, whose first is `slope`, in the same units: not
   /// negative. If the table of losses has none, the larger of the second derivative and |slope| / |f - y|, which is

@@ -58,10 +58,13 @@ def _seed_of(random_state: Any) -> int:
     """The seed of a whole number, or one drawn from what scikit-learn takes for a source of random numbers."""
     if isinstance(random_state, (int, np.integer)):
         return whole(random_state, "random_state", 0, 2**64 - 1)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
     try:
         return int(check_random_state(random_state).randint(2**31))
     except ValueError:
-        raise InvalidError(f"random_state is {random_state!r}, expected a whole number, a RandomState or None") from None
+        raise InvalidError(f"random_state is {random_state!r}, expected a whole number, a RandomState, a Generator or "
+                           "None") from None
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):

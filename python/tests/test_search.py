@@ -223,7 +223,7 @@ def test_progress(planets, capfd):
     ({"seconds": float("nan")}, "seconds is nan"), ({"generations": 0}, "generations is 0"), ({"islands": 1}, "islands is 1"),
     ({"precision": "f16"}, "precision is 'f16'"), ({"choose": "best"}, "choose is 'best'"), ({"choose": 0}, "choose is 0, expected 1 to"),
     ({"random_state": -1}, "random_state is -1, expected 0 to 18446744073709551615"),
-    ({"random_state": 2**64}, "random_state is 18446744073709551616"), ({"random_state": 1.5}, "random_state is 1.5, expected a whole number, a RandomState or None"),
+    ({"random_state": 2**64}, "random_state is 18446744073709551616"), ({"random_state": 1.5}, "random_state is 1.5, expected a whole number, a RandomState, a Generator or None"),
     ({"random_state": True}, "random_state is of type bool"), ({"self_nesting": "no"}, "self_nesting is of type str"),
     ({"verbose": "no"}, "verbose is of type str"), ({"choose": 1.5}, "choose is of type float"),
     ({"operators": {3: 1}}, "a key of operators is of type int"), ({"links": [3]}, "a part of links is of type int"),

@@ -13,9 +13,9 @@ inline constexpr double kCompileSecondsPerNode = 40e-6;
 inline constexpr double kInterpretSecondsPerNodeRow = 0.07e-9;
 inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
 
-/// By how many nodes' gain compiled code is slower per node whose code is a program of a function: the interpreter's
-/// handler runs it over a block of rows at a time, and the processor overlaps more rows of one function than of a loop
-/// with several. Measured in random trees of + - * and one function, 64 at a time, one core of an AMD EPYC (2.6 GHz),
+/// A function costs compiled code as much time as this number of other nodes saves. The interpreter's handler runs one
+/// function over a block of rows, and the processor overlaps more rows of it than of a loop with several functions.
+/// Measured in random trees of + - * and one function, 64 at a time, one core of an AMD EPYC (2.6 GHz),
 /// precise f32 and f64, 2026-11-27: 2 (sin) to 20 (pow), 8 for exp.
 inline constexpr double kNodesLostPerFunction = 8;
 /// Operators of more instructions have the program of a function (codeWeight() of TargetKind::kHost).

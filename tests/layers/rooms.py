@@ -78,7 +78,7 @@ TESTED_WITH = {
     "compiler/interpreter": ["compiler/host", "compiler/kernels"],
     "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
     "runtime/tiers": ["compiler/lowering"],
-    "runtime/pool": ["runtime/cache"],
+    "runtime/pool": ["runtime/cache", "runtime/code"],
     "runtime/c_api": ["runtime/cuda"],
 }
 

@@ -166,13 +166,14 @@ Result<std::optional<std::string>> closeSearch(SearchState& state, SearchEnd end
   state.front = *std::move(rounded);
   if (is_first) {
     return std::optional<std::string>(
-        "the search ended within its first generation, so it has few formulas, most of them linear; it needs more "
-        "seconds, or fewer islands, offspring or rows");
+        std::string("the search ended within its first generation, so it has few formulas, most of them linear") +
+        (end == SearchEnd::kTime ? "; it needs more seconds, or fewer islands, offspring or rows" : ""));
   }
   if (!closed.stop_requested()) return std::optional<std::string>();
   return std::optional<std::string>(
-      "the search ended before all formulas were fitted and rounded, so some have more digits than they need; it needs "
-      "more seconds");
+      std::string("the search ended before all formulas were fitted and rounded, so some have more digits than they "
+                  "need") +
+      (end == SearchEnd::kTime ? "; it needs more seconds" : ""));
 }
 
 }  // namespace srjit::search

@@ -132,7 +132,8 @@ Status Run::generate(Groups& groups) {
   return polishSome();
 }
 
-/// What a generation that was cut off has changed depends on the time. Only if none is complete, its trees are of use.
+/// A generation that was cut off depends on timing, so it is dropped. Its trees are used only if no generation is
+/// complete.
 SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
   std::vector<std::vector<Archived>> first_trees(state_.archives.size());
   if (complete.generations == 0) {

@@ -66,7 +66,10 @@ Result<const Link*> findLink(std::string_view name) {
 bool admits(const Link& link, std::span<const double> target) {
   if (!std::ranges::all_of(target, link.admits)) return false;
   const auto [least, most] = std::ranges::minmax(target, {}, link.forward);
-  return link.forward(least) < link.forward(most);
+  const double first = link.forward(least), last = link.forward(most);
+  // An engine in f32 refuses a target of which it would see zeros only.
+  const double largest = std::max(std::fabs(first), std::fabs(last));
+  return first < last && largest >= std::numeric_limits<float>::min();
 }
 
 }  // namespace

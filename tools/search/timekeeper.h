@@ -38,9 +38,9 @@ class Timekeeper {
   std::stop_token closed() const { return closed_.get_token(); }
   /// kTime or kStopped, whichever requested ended() first, but kStopped if `stop` said yes later.
   std::optional<SearchEnd> cause();
-  /// Begins the second stage, and requests ended(). It may take half a second, and a tenth of the search's time if
-  /// `stop` says no; without a limit of time, until `stop` says yes and half a second more. A second call changes
-  /// nothing.
+  /// Begins the second stage, and requests ended(). closed() follows half a second and a tenth of the search's time
+  /// later, or half a second after `stop` says yes. Without a limit of time only `stop` requests it. A second call
+  /// changes nothing.
   void close();
 
  private:

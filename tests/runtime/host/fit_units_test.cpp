@@ -136,12 +136,12 @@ TEST(FitUnits, OtherLossesAreFittedInUnits) {
   }
 }
 
-TEST(FitUnits, ScaledLossesHaveTheBitsOfLoss) {
+TEST(FitUnits, LossesHaveTheBitsOfLoss) {
   const auto of = [](double a, double b) { return 1000 * std::pow(a, 1.5) + std::sin(9 * b); };
   for (const Precision precision : kPrecisions) {
     for (const double scale : {1.0, 1e-25, 1e25}) {
-      for (const LossKind kind :
-           {LossKind::kScaledR2, LossKind::kScaledNmse, LossKind::kScaledRmse, LossKind::kScaledNmse}) {
+      for (const LossKind kind : {LossKind::kScaledR2, LossKind::kScaledNmse, LossKind::kScaledRmse,
+                                  LossKind::kScaledMse, LossKind::kScaledSse, LossKind::kSse}) {
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
           const auto [fits, losses] =
               fitted(unitEngine(precision), Table(scale, of).view(),

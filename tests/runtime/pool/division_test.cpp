@@ -3,6 +3,7 @@
 
 #include "ir/text.h"
 #include "runtime/cache/kernels.h"
+#include "runtime/code/costs.h"
 #include "runtime/cuda/context.h"
 #include "runtime/pool/division.h"
 #include "runtime/pool/program.h"
@@ -105,7 +106,8 @@ TEST(Division, FollowsTheCalibrationOfTheDevices) {
     const auto cuda = Cuda::open(machine.driver.load().value(), 1).value();
     const auto cache = KernelCache::open({.directory = directory.path("")});
     cache->writeFact(fmt::format("costs of Fake A100 ({}) f32 strict", cuda->limits().driver_version),
-                     fmt::format(R"({{"interpret": {}, "direct": 1e-12, "compiled": 1e-12}})", 3 / 4.95e12));
+                     fmt::format(R"({{"interpret": {}, "direct": 1e-12, "compiled": 1e-12}})",
+                                 3 * typicalCosts(Precision::kF32, Math::kStrict).interpret));
   }
   const std::vector<std::size_t> other = sizesOf();
   ASSERT_EQ(other.size(), 2U);

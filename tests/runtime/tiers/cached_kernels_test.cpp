@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kCachedRows = 200, kExpressions = 384;
 /// Enough evaluations for loading the kernels or compiling one of them to pay, but not for compiling all: loading takes
 /// milliseconds, a kernel a tenth of a second, and all of them half a second.
-constexpr double kEvaluations = 800'000;
+constexpr double kEvaluations = 50'000;
 
 /// A device without the direct tier, so that only the interpreter serves before compiled code.
 struct CachedMachine {

@@ -224,7 +224,11 @@ TEST_P(DirectTierOf, AutoUsesItForManyExpectedEvaluations) {
   EXPECT_EQ(machine.launches(), 0U);
   // Enough that writing code pays, and too few for LLVM's.
   const Program often = gpu.compile(w.expressions, {.expected_evaluations = 1e5, .expected_rows = 200});
-  expectSameLosses(gpu.loss(often, data, w.parameters).value(), gpu.loss(once, data, w.parameters).value(), "auto");
+  // In strict the interpreter begins: the program's own evaluations decide which code is quicker.
+  const Losses first = gpu.loss(often, data, w.parameters).value();
+  EXPECT_EQ(machine.launches(), 0U);
+  while (often.status().compiling) std::this_thread::yield();
+  expectSameLosses(gpu.loss(often, data, w.parameters).value(), first, "auto");
   EXPECT_EQ(often.status().tier, Tier::kDirect);
   EXPECT_EQ(machine.launches(), 1U);
 }
@@ -262,8 +266,8 @@ Workload tooDeepWorkload() {
   return w;
 }
 
-// Direct code pays for the expected evaluations, but LLVM's does not. Beside all sums of a loss in f64, direct code has
-// too few registers for a sine of a large expression.
+// LLVM's code does not pay for the expected evaluations. Beside all sums of a loss in f64, direct code has too few
+// registers for a sine of a large expression.
 TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
   struct Case {
     Workload workload;
@@ -292,7 +296,6 @@ TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
 
     const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 3e5, .expected_rows = 200});
     const Losses losses = gpu.loss(program, data, c.workload.parameters, kLoss).value();
-    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the expected evaluations";
     EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
     EXPECT_TRUE(program.failures().empty());
     expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, kLoss), c.refusal);

@@ -253,8 +253,8 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
   return least;
 }
 
-/// What of two acceptable variants is better: a simple formula, few digits. A parameter counts as the
-/// number that it will likely become, and one digit more.
+/// Orders acceptable variants: the simpler formula first, then fewer digits. A free parameter counts the digits of the
+/// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   if (const Result<Forms> forms = formsOf(variant)) {
