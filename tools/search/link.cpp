@@ -69,7 +69,7 @@ bool admits(const Link& link, std::span<const double> target) {
   const double first = link.forward(least), last = link.forward(most);
   // An engine in f32 refuses a target of which it would see zeros only.
   const double largest = std::max(std::fabs(first), std::fabs(last));
-  return first < last && largest >= std::numeric_limits<float>::min();
+  return first < last && largest >= double{std::numeric_limits<float>::min()};
 }
 
 }  // namespace

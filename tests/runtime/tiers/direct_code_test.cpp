@@ -294,7 +294,7 @@ TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
     EXPECT_THAT(refused.failures[0].error.message, testing::HasSubstr(c.refusal));
     EXPECT_EQ(compiled, 0U);
 
-    const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 3e5, .expected_rows = 200});
+    const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 2e4, .expected_rows = 200});
     const Losses losses = gpu.loss(program, data, c.workload.parameters, kLoss).value();
     EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
     EXPECT_TRUE(program.failures().empty());
