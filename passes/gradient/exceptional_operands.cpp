@@ -13,10 +13,10 @@
 namespace srjit {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kFinite[] = {0, 1, -1, 0.5, -0.5, 2, -2, 1e4, -1e4};
-constexpr double kExceptional[] = {kInfinity, -kInfinity, kNotANumber};
+constexpr double kExceptional[] = {kInfinite, -kInfinite, kNotANumber};
 
 using Row = std::array<double, kMaxArity>;
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kMath = "libm.so.6";
 constexpr const char* kC = "libc.so.6";
-constexpr const char* kNone = "libsrjit-no-such-library.so.1";
+constexpr const char* kNoLibrary = "libsrjit-no-such-library.so.1";
 
 using UnaryFunction = double(double);
 
@@ -31,10 +31,10 @@ TEST(SharedLibrary, EntriesCanBeCalled) {
 }
 
 TEST(SharedLibrary, MissingLibraryReportsDlerror) {
-  const auto library = SharedLibrary::open(kNone);
+  const auto library = SharedLibrary::open(kNoLibrary);
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().code, Errc::kMachine);
-  ASSERT_EQ(dlopen(kNone, RTLD_NOW | RTLD_LOCAL), nullptr);
+  ASSERT_EQ(dlopen(kNoLibrary, RTLD_NOW | RTLD_LOCAL), nullptr);
   EXPECT_EQ(library.error().message, dlerror());
 }
 
@@ -52,7 +52,7 @@ TEST(SharedLibrary, MissingSymbolErrorNamesTheLibrary) {
 
 TEST(SharedLibrary, FirstCompleteLibraryIsUsed) {
   std::string used;
-  const auto cosine = SharedLibrary::openFirst({"", kNone, kC, kMath}, [&](const SharedLibrary& library) {
+  const auto cosine = SharedLibrary::openFirst({"", kNoLibrary, kC, kMath}, [&](const SharedLibrary& library) {
     used += library.name() + ' ';
     return cosineOf(library);
   });
@@ -62,10 +62,10 @@ TEST(SharedLibrary, FirstCompleteLibraryIsUsed) {
 }
 
 TEST(SharedLibrary, ReportsAReasonPerCandidate) {
-  const auto cosine = SharedLibrary::openFirst({kNone, "", kC}, cosineOf);
+  const auto cosine = SharedLibrary::openFirst({kNoLibrary, "", kC}, cosineOf);
   ASSERT_FALSE(cosine);
   EXPECT_EQ(cosine.error().code, Errc::kMachine);
-  EXPECT_EQ(cosine.error().message, SharedLibrary::open(kNone).error().message + "; libc.so.6 lacks cos");
+  EXPECT_EQ(cosine.error().message, SharedLibrary::open(kNoLibrary).error().message + "; libc.so.6 lacks cos");
 }
 
 // Two versions of one library in a process must not see one another's symbols.

@@ -218,10 +218,11 @@ TEST(Polish, EveryFormulaIsAdmittedByTheGrammar) {
 
 // What trials found: no tanh within exp, no sum within a product, no root within a root.
 TEST(Polish, LimitsOfNestingHoldForWhatIsPrinted) {
-  const auto has = [](const SearchResult& result, auto... inner) {
+  const auto frontOf = [](const SearchResult& result) {
     std::string text;
-    for (const Formula& formula : result.state.front.formulas())
+    for (const Formula& formula : result.state.front.formulas()) {
       text += print(formula.expression, Language::kInfix) + "\n";
+    }
     return text;
   };
   SearchOptions options = shortOptions(20);
@@ -229,14 +230,14 @@ TEST(Polish, LimitsOfNestingHoldForWhatIsPrinted) {
                      .nesting = {{Op::kExp, Op::kTanh, 0}}};
   const Grammar bounded = Grammar::create(options.grammar, 2).value();
   const SearchResult found = search(rowsOfLaw(infix("exp(tanh(x0 / 2) * x1 / 2)")).view(), options).value();
-  for (const auto& [formula, read] : printedIn(found)) EXPECT_TRUE(bounded.admits(read.tokens())) << has(found);
+  for (const auto& [formula, read] : printedIn(found)) EXPECT_TRUE(bounded.admits(read.tokens())) << frontOf(found);
   options.grammar = {.operators = parseOperators("add,sub,mul").value(), .nesting = {{Op::kMul, Op::kAdd, 0}}};
   const SearchResult sums = search(rowsOfLaw(infix("x0^2 - 3 * x1 + x0 * x1")).view(), options).value();
-  EXPECT_LT(sums.state.front.best()->loss, 1e-25) << has(sums);
+  EXPECT_LT(sums.state.front.best()->loss, 1e-25) << frontOf(sums);
   options.grammar = {.max_complexity = 5};
   const SearchResult small = search(rowsOfLaw(infix("2.5 * x0 * x1 + sin(x0)")).view(), options).value();
-  for (const Formula& formula : small.state.front.formulas()) EXPECT_LE(formula.complexity, 5u) << has(small);
-  EXPECT_GE(small.state.front.best()->complexity, 4u) << has(small);
+  for (const Formula& formula : small.state.front.formulas()) EXPECT_LE(formula.complexity, 5u) << frontOf(small);
+  EXPECT_GE(small.state.front.best()->complexity, 4u) << frontOf(small);
 }
 
 }  // namespace
