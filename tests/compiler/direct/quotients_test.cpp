@@ -180,7 +180,7 @@ TEST(DirectQuotientsOfTwoWays, HaveShortWaysOfFewInstructions) {
   EXPECT_EQ(lengthOfShortWay(Op::kSqrt), 12U);
 }
 
-constexpr std::uint32_t kHidden = 1U << 23;  ///< the first bit of a significand
+constexpr std::uint32_t kFirstBit = 1U << 23;  ///< the first bit of a significand
 
 /// An estimate that is up to `most` units off, by a number.
 float inaccurate(float correct, std::uint32_t number, std::uint32_t most) {
@@ -202,7 +202,7 @@ float betterReciprocal(float y, std::uint32_t significand) {
 // What the proof of the reciprocal rests on: for every significand, the reciprocal that is one step better than
 // betterReciprocal() is rounded correctly. The proof of quotients needs that betterReciprocal() is nearly so.
 TEST(DirectQuotientsOfTwoWays, HaveCorrectReciprocalsOfAllSignificands) {
-  for (std::uint32_t significand = kHidden; significand < 2 * kHidden; ++significand) {
+  for (std::uint32_t significand = kFirstBit; significand < 2 * kFirstBit; ++significand) {
     const float y = std::ldexp(static_cast<float>(significand), -23), correct = 1 / y;
     const float better = betterReciprocal(y, significand);
     ASSERT_EQ(std::fma(std::fma(-y, better, 1.0F), better, better), correct) << y;
@@ -224,11 +224,11 @@ std::size_t expectQuotientsNearMidpoints(std::uint32_t b) {
       if (std::abs(t) << k >= 8) continue;
       const std::uint32_t modulus = 1U << shift;
       std::uint32_t middle = (0 - static_cast<std::uint32_t>(t)) * inverse % modulus;
-      while (middle < 2 * kHidden) middle += modulus;
-      for (; middle < 4 * kHidden; middle += modulus) {
+      while (middle < 2 * kFirstBit) middle += modulus;
+      for (; middle < 4 * kFirstBit; middle += modulus) {
         const std::int64_t scaled = static_cast<std::int64_t>(middle) * (b >> k) + t;
         const std::int64_t a = scaled >> shift;
-        if (a < kHidden || a >= 2 * kHidden) continue;
+        if (a < kFirstBit || a >= 2 * kFirstBit) continue;
         const float dividend = std::ldexp(static_cast<float>(a), -23), first = dividend * reciprocal;
         const float quotient = std::fma(std::fma(-divisor, first, dividend), reciprocal, first);
         if (quotient != dividend / divisor) ADD_FAILURE() << dividend << " / " << divisor;
@@ -242,7 +242,7 @@ std::size_t expectQuotientsNearMidpoints(std::uint32_t b) {
 // What the proof of quotients rests on: other quotients are not as near to the middle of two numbers.
 TEST(DirectQuotientsOfTwoWays, AreCorrectNearMidpointsForAllDivisors) {
   std::size_t found = 0;
-  for (std::uint32_t b = kHidden; b < 2 * kHidden && !::testing::Test::HasFailure(); ++b) {
+  for (std::uint32_t b = kFirstBit; b < 2 * kFirstBit && !::testing::Test::HasFailure(); ++b) {
     if (b % 8 != 0) found += expectQuotientsNearMidpoints(b);
   }
   EXPECT_GT(found, 40'000'000U);
@@ -250,7 +250,7 @@ TEST(DirectQuotientsOfTwoWays, AreCorrectNearMidpointsForAllDivisors) {
 
 // What the proof of roots rests on, for estimates up to four units off.
 TEST(DirectQuotientsOfTwoWays, HaveCorrectRootsOfAllSignificands) {
-  for (std::uint32_t number = kHidden; number < 4 * kHidden; number += number < 2 * kHidden ? 1 : 2) {
+  for (std::uint32_t number = kFirstBit; number < 4 * kFirstBit; number += number < 2 * kFirstBit ? 1 : 2) {
     const float x = std::ldexp(static_cast<float>(number), -23);
     const double exact = std::sqrt(static_cast<double>(x));
     const float estimate = inaccurate(static_cast<float>(1 / exact), number / 2, 4);
