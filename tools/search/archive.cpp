@@ -9,7 +9,9 @@ namespace {
 
 constexpr double kLeastGain = 0.05;  // of the archived loss, by which a tree must be below it to take its place
 
-bool isGain(double loss, double than) { return std::isinf(than) ? loss < than : loss < than - kLeastGain * std::fabs(than); }
+bool isGain(double loss, double than) {
+  return std::isinf(than) ? loss < than : loss < than - kLeastGain * std::fabs(than);
+}
 
 }  // namespace
 
