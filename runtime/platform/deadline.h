@@ -35,13 +35,14 @@ inline Error stoppedByCaller() { return {Errc::kLimit, "stopped by the caller", 
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
+  /// Seconds that the clock can hold; as many, or more, are no limit.
+  static constexpr double kLongest = 1e9;
 
   /// None.
   Deadline() = default;
   /// `max_seconds` from now; no time for 0, and for more than a clock can hold. Over, too, as soon as `stop` is
   /// requested.
   explicit Deadline(double max_seconds, std::stop_token stop = {}) : seconds_(max_seconds), stop_(std::move(stop)) {
-    constexpr double kLongest = 1e9;
     if (!(max_seconds > 0 && max_seconds < kLongest)) return;
     end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_seconds));
   }

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/platform/deadline.h"
+
 namespace srjit::search {
 namespace {
 
@@ -14,7 +16,6 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 // is for closing; the rest is for what cannot be interrupted: set-up, kernels that a device has begun, busy machines.
 constexpr std::chrono::milliseconds kClosing{500};
 constexpr double kClosingShare = 0.1;
-constexpr double kLongest = 1e9;  // seconds that a clock can hold
 
 Timekeeper::Clock::duration durationOf(double seconds) {
   return std::chrono::duration_cast<Timekeeper::Clock::duration>(Seconds(seconds));
@@ -24,7 +25,7 @@ Timekeeper::Clock::duration durationOf(double seconds) {
 
 Timekeeper::Timekeeper(std::function<bool()> stop, Clock::time_point begun, double seconds)
     : stop_(std::move(stop)), begun_(begun), seconds_(seconds) {
-  if (seconds > 0 && seconds < kLongest) end_ = begun + durationOf(seconds);
+  if (seconds > 0 && seconds < Deadline::kLongest) end_ = begun + durationOf(seconds);
 }
 
 void Timekeeper::run(const std::function<void()>& work) {

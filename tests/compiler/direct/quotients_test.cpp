@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <span>
 #include <string_view>
