@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -140,7 +141,8 @@ class ExpressionView {
 };
 
 /// Expressions that are valid. Its memory is in blocks, so that several threads fill it. Adding an expression, which
-/// must not be one of this population, invalidates views of the last block. Const members are thread-safe.
+/// must not be one of this population, invalidates views of the last block. A copy shares the memory until either of
+/// both is added to. One that was moved from may only be destroyed or assigned to. Const members are thread-safe.
 class Population {
  public:
   static constexpr std::size_t kBlock = 1024;  ///< expressions of a block; only the last may have fewer
@@ -252,15 +254,19 @@ class Population {
 
   void add(const Expression& expression);
   void add(const ExpressionView& expression);
-  /// The blocks of an empty population that gets so many expressions. The caller fills them, and then calls finish().
+  /// The blocks of an empty population that gets `expressions`. The caller fills them, and then calls finish() before
+  /// anything is copied.
   std::span<Block> makeBlocks(std::size_t expressions);
   void finish();
 
  private:
+  /// The blocks, which no other population shares after this.
+  std::vector<Block>& ownBlocks();
   Block& blockForMore();
 
-  std::vector<Block> blocks_;
-  std::vector<std::size_t> block_offsets_;  ///< parameterOffset() of the first expression of a block
+  std::shared_ptr<std::vector<Block>> memory_;  ///< null for no expressions
+  std::span<Block> blocks_;                     ///< of the memory
+  std::vector<std::size_t> block_offsets_;      ///< parameterOffset() of the first expression of a block
   std::size_t all_parameters_ = 0;
 };
 
