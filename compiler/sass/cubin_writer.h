@@ -1,7 +1,7 @@
 // Writes cubins, the ELF images that the CUDA driver loads, without an assembler.
 //
 // NVIDIA does not document the format; this is what ptxas of CUDA 13.0 writes (ELF ABI version 8), less what only
-// debuggers need. docs/direct-code.md lists sections and attributes. Thread-safe: no state.
+// debuggers need. docs/internals/direct-code.md lists sections and attributes. Thread-safe: no state.
 #pragma once
 
 #include <array>

@@ -17,7 +17,7 @@ extern const std::span<const unsigned char> kFrontEndBitcode;
 namespace {
 
 // What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
-// different ways (docs/experiments.md).
+// different ways (docs/history/experiments.md).
 constexpr const char* kFrontEndPasses = "globaldce,default<Oz>";
 
 }  // namespace
