@@ -69,7 +69,7 @@ class ErrorException : public std::exception {
   Error error_;
 };
 
-/// Throws ErrorException. Not inlined, so that what has no exceptions can be compiled with this header, too.
+/// Throws ErrorException. Not inlined, so that code without exceptions can include this header, too.
 [[noreturn]] void throwError(const Error& error);
 
 /// Either a value or an Error. value() of an Error throws ErrorException with it; error() of a value is a programming

@@ -59,7 +59,7 @@ struct Token {
 struct ProgramNeeds {
   std::size_t stack_height = 0;  ///< the largest number of values that evaluating the tokens in order holds at once
   std::uint32_t variables = 0;   ///< one more than the largest index, 0 without any
-  std::uint32_t parameters = 0;  ///< likewise
+  std::uint32_t parameters = 0;  ///< as variables
 };
 
 enum class Language;

@@ -13,7 +13,8 @@
 
 namespace srjit {
 
-/// What is added for one row (times the row's weight): first the terms that kernels have, then those of graphs.
+/// The number that a row adds to a sum, times the row's weight: first the terms that kernels have, then those of
+/// graphs.
 enum class LossTerm {
 #define SRJIT_LOSS_TERM(id, name, value) id,
 #include "ir/losses.def"

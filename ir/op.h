@@ -1,4 +1,4 @@
-// Operators and elementary functions as types alone: what a header needs that stores one or passes it on. Enumerators
+// Operators and elementary functions only as types, for headers that store one or pass it on. Enumerators
 // and facts are in ir/ops.h, which depends on the tables: a new row compiles again what includes that header.
 #pragma once
 

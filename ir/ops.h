@@ -31,7 +31,7 @@ enum class OpProps : std::uint8_t {
   kInfix = 1,        ///< infix writes a sign instead of a call
   kCommutative = 2,  ///< the first two operands may be exchanged, bit for bit (any NaN equals any NaN)
   kSteps = 4,        ///< the value jumps somewhere, so a small error of an operand may give a large one
-  // The family, of which every row has one:
+  // The family; every row has one:
   kArithmetic = 8,  ///< short code; what passes make of such operators is in this family, too
   kCommon = 16,     ///< what the usual systems have besides, and what the simplifier makes of it
   kRare = 32,       ///< any other

@@ -1,4 +1,4 @@
-// The graph of one expression, or of what is derived of it, in the memory of what made it.
+// The graph of one expression or of its derived quantities, in the memory of its maker.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ class Pipeline {
   Pipeline withDerivatives() const;
 
   /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds; results
-  /// between passes of passes.def are made for it alone, outside that time.
+  /// between passes of passes.def are made only for it, outside that time.
   using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;
   Dag run(Dag dag, const PassContext& context, const Observer& after = {}) const;
 

@@ -45,7 +45,7 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
 /// Gives the number of bytes.
 std::size_t appendPrintable(std::string& out, std::string_view bytes, std::size_t offset);
 
-/// All of the bytes, control characters and what is not UTF-8 escaped.
+/// All of the bytes. Control characters and bytes that are not UTF-8 are escaped.
 std::string printable(std::string_view bytes);
 
 /// The same in single quotes for a message, cut after at most 40 bytes but not within a character.

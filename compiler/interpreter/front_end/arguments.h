@@ -2,10 +2,10 @@
 // same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/token_writer.h), compiled for both.
 //
 // Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
-// whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; grid: x alone.
-// Launches of one module must be in one stream, since they have the address of the workers' memory in one place.
+// whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; a grid in x
+// only. Launches of one module must be in one stream, since they have the address of the workers' memory in one place.
 // Kernel `srjit_link`: LinkArguments. Threads put programs where they are linked to, and divide the expressions
-// likewise.
+// as srjit_encode does.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ inline constexpr std::size_t kWorkerBytes = (std::size_t{20} << 10) + 128;
 /// What operator new of a worker gives is a multiple of this; as much at the beginning of its memory is not given.
 inline constexpr std::size_t kWorkerAlignment = 16;
 
-/// Room for the programs of so many expressions, which have so many tokens together: linear, so the room of several is
+/// Room for the programs of `expressions` expressions with `codes` tokens together: linear, so the room of several is
 /// the sum of theirs. A program that needs more than its own room is left to the host.
 constexpr std::size_t roomForTokens(std::size_t codes, std::size_t expressions = 1) noexcept {
   return 4 * (codes + expressions);
@@ -76,8 +76,8 @@ struct TokenLinks {
   }
 };
 
-/// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and constants
-/// likewise.
+/// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and its
+/// constants follow from first_constants in the same way.
 struct DevicePopulation {
   const std::int32_t* codes;
   const double* constants;
@@ -104,7 +104,7 @@ struct EncodeArguments {
   DevicePopulation population;
   EncodedPrograms programs;
   std::uint32_t* operators;  ///< 1 for those that a graph has, by operator; cleared before
-  std::uint32_t* variables;  ///< likewise, by variable
+  std::uint32_t* variables;  ///< 1 for those that a graph reads, by variable; cleared before
   std::byte* memory;         ///< kWorkerBytes of each worker
   Precision precision;
   Math math;

@@ -1,4 +1,4 @@
-// The kernels of the front end, for LLVM's NVPTX target alone (CMakeLists.txt of this layer): those that
+// The kernels of the front end, only for LLVM's NVPTX target (CMakeLists.txt of this layer): those that
 // compiler/interpreter/front_end/arguments.h describes, and what C++ needs where there is neither an operating system
 // nor a library.
 #include <bit>
