@@ -1,4 +1,4 @@
-// Many expressions in few arrays: what GP systems hand over, without text and without an object per expression.
+// Many expressions in few arrays, as GP systems hand them over: without text and without an object per expression.
 //
 //   // x0 * 2 + p0, and sin(x1)
 //   std::int32_t codes[] = {variableCode(0), kConstantCode, codeOf(Op::kMul), parameterCode(0), codeOf(Op::kAdd),
@@ -83,7 +83,7 @@ struct PopulationView {
   std::size_t size() const noexcept { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
-/// Checks what concerns all expressions. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
+/// Checks the arrays as a whole. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
 /// the last token, and another number of constants than tokens. Parts of a population need no check of their own.
 Status checkArrays(const PopulationView& population);
 

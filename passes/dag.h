@@ -109,23 +109,23 @@ class Dag {
   /// Expression `root` as a postfix program again; a shared node is written at every use, so the text may be
   /// exponentially longer than the graph: fails with kInvalid above `max_tokens`. Literal parameters become constants.
   Result<Expression> toExpression(std::size_t root, std::size_t max_tokens = 1u << 20) const;
-  /// The same for what node `id` computes.
+  /// The same for the value of node `id`.
   Result<Expression> subtree(NodeId id, std::size_t max_tokens) const;
 
-  /// A hash of the shape of what `id` computes: its operators, variables, and the expression-local indices of
+  /// A hash of the shape of the term at `id`: its operators, variables, and the expression-local indices of
   /// parameters, but neither the values of literals (constants and literal parameters count as the same) nor which
   /// expression the parameters belong to. Passes that must choose between equals choose by it and then by operand
   /// order, so that an expression gives the same bits in whatever batch it stands, and the same structure whatever its
   /// numbers.
   std::uint64_t shapeHash(NodeId id) const noexcept { return hashes_[id]; }
 
-  /// Appends what code depends on to `bytes`: precision, nodes in their order and roots, but not the sources of
-  /// parameters. So batches that differ only in numbers append the same once their literals are hoisted. Different
+  /// Appends to `bytes` everything that code depends on: precision, nodes in their order and roots, but not the sources
+  /// of parameters. So batches that differ only in numbers append the same once their literals are hoisted. Different
   /// structures append different bytes, and none is a prefix of another. The same in every process
   /// on machines of one byte order; a new operator changes nothing about graphs without it.
   void appendStructure(std::vector<std::byte>& bytes) const;
 
-  /// What becomes of constants.
+  /// The form of constants in the new graph.
   enum class Literals : std::uint8_t { kConstants, kParameters };
   /// The graph of only the nodes of `order`, numbered as they stand there: each once, after its operands, and all that
   /// a root reaches.

@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// What ExpressionOptimizer and DerivedOptimizer leave. Valid until their next run.
+/// The result of ExpressionOptimizer and DerivedOptimizer. Valid until their next run.
 struct ExpressionGraph {
   const Dag& dag;  ///< may have dead nodes, and has constants as such
   std::span<const NodeId> roots;

@@ -15,7 +15,7 @@ namespace srjit {
 
 class RewriteLog;
 
-/// What a pass needs to know besides the graph.
+/// The input of a pass besides the graph.
 struct PassContext {
   Math math = Math::kPrecise;
   RewriteLog* log = nullptr;  ///< if given, gets what the passes of passes.def replace (passes/rewrite_log.h)
@@ -51,7 +51,7 @@ std::vector<Pass> allPasses();
 /// A sequence of passes.
 class Pipeline {
  public:
-  /// The passes of passes.def that `math` allows, in order: what every kernel is made with.
+  /// The passes of passes.def that `math` allows, in order. Every kernel is made with them.
   static Pipeline standard(Math math);
 
   /// Names separated by commas, with white space around them if wanted: "fold, simplify,fma". "standard" stands for the

@@ -38,7 +38,7 @@ inline constexpr unsigned kDirectMostWarps = 32;  ///< per block
 inline constexpr unsigned kDirectRoots = 32;
 inline constexpr std::size_t kDirectExits = 8192;  ///< per kernel; further exits become branches to a listed one
 
-/// What code is generated for.
+/// The purpose of the code: device, loss, and bounds.
 struct DirectOptions {
   unsigned architecture = kDefaultArchitecture;  ///< one of directArchitectures()
   Precision precision = Precision::kF32;

@@ -1,4 +1,4 @@
-// What encoding looks up: handlers, and the numbers that a table gives to them (compiler/interpreter/handler_table.h).
+// Look-ups of encoding: handlers, and the numbers that a table gives to them (compiler/interpreter/handler_table.h).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Writes programs of the GPU interpreter: a scheduled graph as tokens. What encodes populations on the host and on a
-// device: it needs neither texts nor exceptions, and reads tables that a device may have a copy of.
+// Writes programs of the GPU interpreter: a scheduled graph as tokens. It encodes populations on the host and on a
+// device. It therefore needs neither texts nor exceptions, and reads tables that a device may have a copy of.
 #pragma once
 
 #include <cstdint>

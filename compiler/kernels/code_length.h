@@ -8,7 +8,7 @@
 
 namespace srjit {
 
-/// Expressions whose code is longer are not compiled: what LLVM and the assembler take for one kernel grows faster than
+/// Expressions whose code is longer are not compiled: LLVM's and the assembler's time for one kernel grows faster than
 /// its length. Engines interpret them; the commands that show kernels refuse them.
 inline constexpr std::size_t kMaxCodeLength = 4096;
 

@@ -1,4 +1,4 @@
-// What kernels are made from, as a text that profilers and debuggers show beside machine code.
+// The graphs of kernels, as a text that profilers and debuggers show beside machine code.
 #pragma once
 
 #include <filesystem>

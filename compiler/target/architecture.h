@@ -37,7 +37,7 @@ struct Architecture {
   std::uint32_t compatibility, workarounds;  ///< in cubins
 };
 
-/// What code is made for where nobody names an architecture.
+/// The architecture of code where nobody names one.
 inline constexpr unsigned kDefaultArchitecture = 90;
 
 /// All rows, ascending.

@@ -1,4 +1,4 @@
-// What all parsers write to: an array of tokens, with the needs of the program in it.
+// The output of all parsers: an array of tokens, with the needs of the program in it.
 #pragma once
 
 #include <algorithm>

@@ -56,7 +56,7 @@ class SumTerms {
   std::vector<NodeId> roots_;
 };
 
-/// What the terms of a loss read.
+/// The nodes that the terms of a loss read.
 LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& maker) {
   const auto variable = [&](std::uint32_t number) { return graph::Value(maker.dag().variable(number), maker); };
   return {.f = {f, maker},

@@ -38,10 +38,10 @@ class Deriver {
   /// derivatives get the rules of the math mode, and are fused; those that need it get a test whether they are finite;
   /// what sums add is as Quantity has it, without rules. Linear in the nodes of each root together, not recursive.
   void run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
-  /// What run() made.
+  /// The result of run().
   ExpressionGraph graph();
 
-  /// Adds what run() makes to `to`, another graph, for the expression that node `root` of `from` computes.
+  /// Adds the result of run() to `to`, another graph, for the expression that node `root` of `from` computes.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives by parameters: 1 + parameters roots.
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);

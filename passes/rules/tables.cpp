@@ -170,7 +170,7 @@ std::vector<RewriteStep> stepsOf(std::span<const Token> replacement) {
   return steps;
 }
 
-/// The last token of each operand of the pattern's root: what an operand's sort is compared with.
+/// The last token of each operand of the pattern's root, for comparison with an operand's sort.
 std::array<Token, kMaxArity> rootOperands(std::span<const Token> pattern) {
   const std::vector<std::uint32_t> starts = subtreeStarts(pattern);
   auto operand = static_cast<std::uint32_t>(pattern.size() - 1);

@@ -1,4 +1,4 @@
-// What the kernels of the front end read and write. They encode a population for the interpreter on the device: the
+// The arguments and results of the front end's kernels. They encode a population for the interpreter on the device: the
 // same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/token_writer.h), compiled for both.
 //
 // Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
@@ -25,15 +25,15 @@ inline constexpr const char* kEncodeKernel = "srjit_encode";
 inline constexpr const char* kLinkKernel = "srjit_link";
 inline constexpr unsigned kEncodeThreads = 64;
 
-/// Longer expressions are left to the host: what a worker's vectors grow to is as a rule in kWorkerBytes for these
+/// Longer expressions are left to the host. Up to this length a worker's vectors as a rule fit into kWorkerBytes
 /// (tests/compiler/interpreter/front_end_test.cpp).
 inline constexpr std::size_t kMostCodesOnDevice = 24;
 
-/// The memory of one worker: what its vectors grow to, with what they leave behind. Not a power of two: workers use the
-/// beginning of their memory most, and with such a stride these share few places of the caches (12.7 instead of 6.2 ms
-/// on an H200).
+/// The memory of one worker: its vectors at their largest, with the blocks that they leave behind. Not a power of two:
+/// workers use the beginning of their memory most, and with such a stride these share few places of the caches (12.7
+/// instead of 6.2 ms on an H200).
 inline constexpr std::size_t kWorkerBytes = (std::size_t{20} << 10) + 128;
-/// What operator new of a worker gives is a multiple of this; as much at the beginning of its memory is not given.
+/// A worker's operator new gives multiples of this number; it skips as many bytes at the beginning of its memory.
 inline constexpr std::size_t kWorkerAlignment = 16;
 
 /// Room for the programs of `expressions` expressions with `codes` tokens together: linear, so the room of several is
@@ -45,7 +45,7 @@ constexpr std::size_t roomForParameters(std::size_t codes, std::size_t expressio
   return codes + 4 * expressions;
 }
 
-/// What became of an expression.
+/// The result of encoding one expression.
 struct EncodedSize {
   std::uint16_t tokens = 0;     ///< of its program; 0: it is left to the host
   std::uint16_t nodes = 0;      ///< of its graph

@@ -41,7 +41,7 @@ void* operator new(std::size_t bytes) {
 void operator delete(void*) noexcept {}
 void operator delete(void*, std::size_t) noexcept {}
 
-// What the library's containers call on errors that do not happen here.
+// The library's containers call these on errors that do not happen here.
 namespace std {
 void __throw_length_error(const char*) { endThread(); }
 void __throw_bad_alloc() { endThread(); }
@@ -50,7 +50,7 @@ void __throw_out_of_range_fmt(const char*, ...) { endThread(); }
 void __throw_logic_error(const char*) { endThread(); }
 }  // namespace std
 
-// What the compiler calls for some expressions.
+// The compiler calls these for some expressions.
 extern "C" {
 void abort() noexcept { endThread(); }
 int memcmp(const void* a, const void* b, std::size_t bytes) noexcept {
