@@ -10,57 +10,34 @@ Tests in tests/<layer>/<room>/ may include what the room may include, and the ro
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
-# What each layer has. The picture docs/rooms.svg shows these words and those of ROOMS.
-LAYER_CONTENTS = {
-    "ir": "expressions, operators, losses, errors",
-    "passes": "graphs and their rewriting",
-    "compiler": "from graphs to machine code",
-    "runtime": "devices, data, evaluations",
-    "tools": "the command, benchmarks, set-up",
-}
-
-# Room: what it has, and what it may include.
+# Room: the rooms that it may include.
 ROOMS = {
-    "compiler/loader": ("shared libraries opened at run time", []),
-    "compiler/lowering": ("operators to LLVM IR, how long their code is", []),
-    "compiler/target": ("NVIDIA's architectures", []),
-    "compiler/nvptx": ("PTX of straight-line kernels", ["compiler/target", "compiler/lowering"]),
-    "compiler/interpreter": ("the GPU's interpreter", ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
-    "compiler/host": ("code and programs for the CPU", ["compiler/loader", "compiler/lowering"]),
-    "compiler/sass": ("NVIDIA's machine instructions, cubins", ["compiler/target"]),
-    "compiler/direct": ("machine code without LLVM", ["compiler/target", "compiler/sass"]),
-    "compiler/kernels": ("loadable images and their keys",
-                         ["compiler/loader", "compiler/lowering", "compiler/nvptx", "compiler/interpreter"]),
-    "runtime/platform": ("memory, clocks, processes, the trace", []),
-    "runtime/cuda": ("the driver, owners of its objects",
-                     ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels",
-                      "runtime/platform"]),
-    "runtime/cache": ("images in memory and on disk", ["compiler/kernels", "runtime/platform"]),
-    "runtime/evaluation": ("what is evaluated, on any device", ["compiler/kernels", "runtime/platform"]),
-    "runtime/fit": ("fitting of parameters: one expression's iteration, starts", []),
-    "runtime/host": ("evaluation on the CPU, without CUDA",
-                     ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform",
-                      "runtime/evaluation"]),
-    "runtime/gpu": ("an engine's streams and data",
-                    ["runtime/platform", "runtime/cuda", "runtime/evaluation"]),
-    "runtime/code": ("code for a GPU: made, found, loaded; its costs",
-                     ["compiler/target", "compiler/lowering", "compiler/nvptx", "compiler/interpreter", "compiler/sass",
-                      "compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
-                      "runtime/evaluation", "runtime/gpu"]),
-    "runtime/launch": ("evaluations on a GPU: plan, memory, kernels",
-                       ["compiler/nvptx", "compiler/interpreter", "compiler/direct", "runtime/platform",
-                        "runtime/cuda", "runtime/evaluation", "runtime/gpu", "runtime/code"]),
-    "runtime/subtrees": ("cached values of subtrees",
-                         ["compiler/lowering", "compiler/direct", "runtime/platform", "runtime/evaluation",
-                          "runtime/code", "runtime/launch"]),
-    "runtime/tiers": ("choice of the tier, background compilation",
-                      ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
-                       "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
-                       "runtime/subtrees"]),
-    "runtime/pool": ("evaluation on several GPUs at once, choice of devices",
-                     ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host",
-                      "runtime/tiers"]),
-    "runtime/c_api": ("the interface for C and other languages", []),
+    "compiler/loader": [],
+    "compiler/lowering": [],
+    "compiler/target": [],
+    "compiler/nvptx": ["compiler/target", "compiler/lowering"],
+    "compiler/interpreter": ["compiler/target", "compiler/lowering", "compiler/nvptx"],
+    "compiler/host": ["compiler/loader", "compiler/lowering"],
+    "compiler/sass": ["compiler/target"],
+    "compiler/direct": ["compiler/target", "compiler/sass"],
+    "compiler/kernels": ["compiler/loader", "compiler/lowering", "compiler/nvptx", "compiler/interpreter"],
+    "runtime/platform": [],
+    "runtime/cuda": ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels", "runtime/platform"],
+    "runtime/cache": ["compiler/kernels", "runtime/platform"],
+    "runtime/evaluation": ["compiler/kernels", "runtime/platform"],
+    "runtime/fit": [],
+    "runtime/host": ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"],
+    "runtime/gpu": ["runtime/platform", "runtime/cuda", "runtime/evaluation"],
+    "runtime/code": ["compiler/target", "compiler/lowering", "compiler/nvptx", "compiler/interpreter", "compiler/sass",
+                     "compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
+                     "runtime/gpu"],
+    "runtime/launch": ["compiler/nvptx", "compiler/interpreter", "compiler/direct", "runtime/platform", "runtime/cuda",
+                     "runtime/evaluation", "runtime/gpu", "runtime/code"],
+    "runtime/subtrees": ["compiler/lowering", "compiler/direct", "runtime/platform", "runtime/evaluation", "runtime/code", "runtime/launch"],
+    "runtime/tiers": ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
+                     "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch", "runtime/subtrees"],
+    "runtime/pool": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host", "runtime/tiers"],
+    "runtime/c_api": [],
 }
 
 # The one or few headers of a room that others include.
@@ -82,8 +59,8 @@ TESTED_WITH = {
     "runtime/c_api": ["runtime/cuda"],
 }
 
-# Folders of tests/ that other layers may include, with these layers.
-SHARED_TESTS = {"tests/generators": ["tools/bench"]}
+# Folders of tests/ that a folder of another layer may include.
+SHARED_TESTS = {"tests/generators": "tools/bench"}
 
 
 def room_of(name):
