@@ -148,15 +148,11 @@
 
   // ---- Sections
 
-  const bodyOf = (section) => document.querySelector(`#${section} .body`);
-
-  function showFacts() {
-    const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
-    document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
-    const names = {source: "Expressions", passes: "Passes", code: "Code", nodes: "Nodes", costs: "Counts"};
-    document.getElementById("contents").append(
-      ...Object.entries(names).map(([id, name]) => make("a", {href: `#${id}`}, name)));
-    document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
+  /** A section, and a link to it. */
+  function addSection(id, title, lead, ...children) {
+    document.getElementById("contents").append(make("a", {href: `#${id}`}, title));
+    document.querySelector("main").append(make("section", {id, "aria-labelledby": `${id}-title`},
+      make("h2", {id: `${id}-title`}, title), lead && make("p", {class: "lead"}, lead), ...children));
   }
 
   /** The text with each token as an element. Places count bytes of UTF-8. */
@@ -204,39 +200,31 @@
   }
 
   function showGraph(graph, previous) {
-    const operators = previous ? `${previous.lines.length} → ${graph.lines.length} operators` : `${graph.lines.length} operators`;
-    if (previous && !graph.changed) {
-      return make("div", {class: "panel unchanged"}, make("h3", {}, graph.name), make("span", {class: "badge"}, "no change"), make("p", {}, graph.doc));
-    }
-    return make("div", {class: "panel pass"},
-      make("div", {class: "pass-head"}, make("h3", {}, graph.name), make("span", {class: "badge"}, operators),
-        graph.keeps ? make("span", {class: "badge", title: "what the pass keeps"}, graph.keeps) : null, make("p", {}, graph.doc)),
-      make("div", {class: "pass-body"}, make("div", {}, showRules(graph), showListing(graph)), drawGraph(graph)));
+    const unchanged = previous && !graph.changed, badge = (text, title) => make("span", {class: "badge", title}, text);
+    const operators = `${previous ? `${previous.lines.length} → ` : ""}${graph.lines.length} operators`;
+    const head = make("div", {class: "pass-head"}, make("h3", {}, graph.name), badge(unchanged ? "no change" : operators),
+      unchanged || !graph.keeps ? null : badge(graph.keeps, "what the pass keeps"), make("p", {}, graph.doc));
+    return make("div", {class: unchanged ? "panel" : "panel pass"}, head, unchanged ? null
+      : make("div", {class: "pass-body"}, make("div", {}, showRules(graph), showListing(graph)), drawGraph(graph)));
   }
 
-  function showPasses() {
-    data.graphs.forEach((graph, i) => bodyOf("passes").append(showGraph(graph, data.graphs[i - 1])));
-    if (data.gradient) bodyOf("passes").append(showGraph(data.gradient, last));
-  }
+  const showPasses = () => [...data.graphs.map((graph, i) => showGraph(graph, data.graphs[i - 1])),
+    data.gradient && showGraph(data.gradient, last)];
 
   const machineNames = ["pipe", "latency", "stall", "yield", "wait", "write", "read", "live"];
   function machineCells(facts, most) {
-    const cells = [
-      facts.pipe, (facts.timing === "variable" ? "~" : "") + facts.latency, make("b", {}, String(facts.stall)), facts.yield ? "Y" : "–",
-      facts.waits.length ? facts.waits.join(",") : "–", facts.write_barrier ?? "–", facts.read_barrier ?? "–",
-    ].map((cell) => make("span", {}, cell instanceof Node ? cell : String(cell)));
-    cells.push(make("span", {class: "live", style: `--part:${Math.round((100 * facts.live) / most)}%`}, String(facts.live)));
-    return make("span", {class: "machine"}, ...cells);
+    const cells = [facts.pipe, (facts.timing === "variable" ? "~" : "") + facts.latency, make("b", {}, facts.stall), facts.yield ? "Y" : "–",
+      facts.waits.join(",") || "–", facts.write_barrier ?? "–", facts.read_barrier ?? "–"];
+    return make("span", {class: "machine"}, ...cells.map((cell) => make("span", {}, cell)),
+      make("span", {class: "live", style: `--part:${Math.round((100 * facts.live) / most)}%`}, facts.live));
   }
 
   /** Registers that are live, by instruction. */
-  function showPressure(lines, most) {
-    const live = lines.filter((line) => line.machine).map((line) => line.machine.live);
-    const points = live.map((count, i) => `L${i} ${most - count} L${i + 1} ${most - count}`).join(" ");
-    const svg = make("svg", {class: "pressure", viewBox: `0 0 ${live.length} ${most}`, preserveAspectRatio: "none", role: "img",
-      "aria-label": `registers live at each of ${live.length} instructions, at most ${most}`});
-    svg.append(make("title", {}, `registers live at each instruction, at most ${most}`), make("path", {d: `M0 ${most} ${points} L${live.length} ${most} Z`}));
-    return svg;
+  function showPressure(machine, most) {
+    const points = machine.map(({machine: {live}}, i) => `L${i} ${most - live} L${i + 1} ${most - live}`).join(" ");
+    const label = `registers live at each of ${machine.length} instructions, at most ${most}`;
+    return make("svg", {class: "pressure", viewBox: `0 0 ${machine.length} ${most}`, preserveAspectRatio: "none", role: "img", "aria-label": label},
+      make("title", {}, label), make("path", {d: `M0 ${most} ${points} L${machine.length} ${most} Z`}));
   }
 
   function showStage(stage) {
@@ -257,7 +245,7 @@
       listing.append(belongs(row, ids));
     }
     return make("div", {class: `panel stage${machine.length ? " wide" : ""}`, id: `stage-${stage.name}`},
-      make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(stage.lines, most) : null), listing);
+      make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(machine, most) : null), listing);
   }
 
   function number(value, digits = 3) {
@@ -283,9 +271,7 @@
       return {id, cells: [make("code", {}, id), make("code", {}, facts.text === id ? facts.kind : facts.text), number(bound.relative), number(bound.absolute),
         facts.kind === "operator" ? String(facts.weight || 0) : "", ...data.stages.map((stage) => String(linesOf(stage, id))), facts.infix || ""]};
     });
-    bodyOf("nodes").append(
-      make("p", {class: "lead"}, `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`),
-      make("div", {class: "panel"}, table(heads, rows)));
+    return make("div", {class: "panel"}, table(heads, rows));
   }
 
   function seconds(value) {
@@ -302,18 +288,13 @@
         table(heads, data.times.map((time) => ({cells: [time.device, time.tier, seconds(time.compile_seconds), seconds(time.evaluate_seconds),
           seconds(time.evaluate_seconds / time.rows / data.sources.length)]})))));
     }
-    bodyOf("costs").append(make("div", {class: "tables"}, ...panels));
-    if (data.notices.length) {
-      document.getElementById("notices").hidden = false;
-      document.querySelector("#notices ul").append(...data.notices.map((notice) => make("li", {}, notice)));
-    }
+    return make("div", {class: "tables"}, ...panels);
   }
 
   // ---- Lighting
 
   const inspector = document.getElementById("inspector");
   let shown = [], pinned = null;
-  const lit = [];
 
   function hint() {
     inspector.replaceChildren(make("p", {class: "hint"}, "Point at a node, a line or an instruction: all that belongs to it lights up. ",
@@ -321,37 +302,31 @@
       make("kbd", {}, "n"), " ", make("kbd", {}, "p"), " next and previous node; ", make("kbd", {}, "↑"), " ", make("kbd", {}, "↓"), " within a listing."));
   }
   function inspect(ids) {
-    const paragraphs = ids.slice(0, 4).map((id) => {
-      const facts = data.nodes[id], parts = [];
-      if (facts.infix && facts.infix !== id) parts.push(`computes ${facts.infix}`);
-      if (facts.bound) parts.push(`relative error at most ${number(facts.bound.relative)}`);
+    inspector.replaceChildren(...ids.slice(0, 4).map((id) => {
+      const {infix, bound} = data.nodes[id], from = ancestors(id), to = descendants(id);
       const counts = data.stages.map((stage) => [stage.short_title, linesOf(stage, id)]).filter(([, count]) => count > 0);
-      if (counts.length) parts.push(`lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`);
-      const from = ancestors(id), to = descendants(id);
-      if (from.length) parts.push(`came from ${from.map(meaning).join("; ")}`);
-      if (to.length) parts.push(`became ${to.map(meaning).join("; ")}`);
+      const parts = [
+        infix && infix !== id && `computes ${infix}`,
+        bound && `relative error at most ${number(bound.relative)}`,
+        counts.length && `lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`,
+        from.length && `came from ${from.map(meaning).join("; ")}`,
+        to.length && `became ${to.map(meaning).join("; ")}`,
+      ].filter(Boolean);
       return make("p", {}, make("span", {class: "what"}, meaning(id)), parts.length ? ` — ${parts.join(" · ")}` : "");
-    });
-    inspector.replaceChildren(...paragraphs);
+    }));
   }
   function clear() {
-    for (const [element, name] of lit) element.classList.remove(name);
-    lit.length = 0;
+    document.querySelectorAll(".lit, .kin").forEach((element) => element.classList.remove("lit", "kin"));
     shown = [];
   }
   function light(ids) {
-    if (ids.length === shown.length && ids.every((id, i) => id === shown[i])) return;
+    if (ids.join(" ") === shown.join(" ")) return;
     clear();
     shown = ids;
-    const add = (id, name) => {
-      for (const element of elements.get(id) || []) {
-        element.classList.add(name);
-        lit.push([element, name]);
-      }
-    };
+    const add = (id, name) => (elements.get(id) || []).forEach((element) => element.classList.add(name));
     for (const id of ids) {
       add(id, "lit");
-      for (const kin of [...ancestors(id), ...descendants(id)]) add(kin, "kin");
+      [...ancestors(id), ...descendants(id)].forEach((kin) => add(kin, "kin"));
     }
     inspect(ids);
   }
@@ -370,7 +345,7 @@
     for (const listing of document.querySelectorAll(".stage .listing")) {
       if (from && listing.contains(from)) continue;
       const row = listing.querySelector(".line.lit");
-      if (row) listing.scrollTop = row.offsetTop - listing.offsetTop - listing.clientHeight / 3;
+      if (row) listing.scrollTop = row.offsetTop - listing.clientHeight / 3;
     }
   }
   const idsAt = (target) => {
@@ -384,14 +359,8 @@
     if (ids) light(ids);
     else if (shown.length && !inspector.contains(event.target)) release();
   });
-  document.addEventListener("focusin", (event) => {
-    const ids = idsAt(event.target);
-    if (ids && !pinned) light(ids);
-  });
-  document.addEventListener("click", (event) => {
-    const ids = idsAt(event.target);
-    if (ids) pin(ids, event.target);
-  });
+  document.addEventListener("focusin", (event) => !pinned && light(idsAt(event.target) || shown));
+  document.addEventListener("click", (event) => idsAt(event.target) && pin(idsAt(event.target), event.target));
 
   /** The focus moves among the rows of a listing. */
   function moveInListing(event) {
@@ -439,11 +408,16 @@
   });
 
   followSystem();
-  showFacts();
-  bodyOf("source").append(make("div", {class: "expressions"}, ...data.sources.map(showSource)));
-  showPasses();
-  bodyOf("code").append(make("div", {class: "stages"}, ...data.stages.map(showStage)));
-  showNodes();
-  showCosts();
+  document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
+  const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
+  document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
+  addSection("source", "Expressions", null, make("div", {class: "expressions"}, ...data.sources.map(showSource)));
+  addSection("passes", "Graph, pass by pass",
+    "Equal subtrees are one node. A node that a pass leaves alone keeps its number, in all that follows.", ...showPasses());
+  addSection("code", "Code", "All of it computes the same numbers. The bar beside a line has the colour of its node.",
+    make("div", {class: "stages"}, ...data.stages.map(showStage)));
+  addSection("nodes", "Nodes", `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`, showNodes());
+  addSection("costs", "Counts and times", null, showCosts());
+  if (data.notices.length) addSection("notices", "Left out", null, make("ul", {}, ...data.notices.map((notice) => make("li", {}, notice))));
   hint();
 })();
