@@ -31,12 +31,6 @@ CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::s
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc) {
-  std::vector<std::pair<std::string, Language>> choices;
-  for (const char* word : {"infix", "postfix", "prefix", "json"}) choices.emplace_back(word, *findLanguage(word));
-  addChoice(app, name, language, choices, doc);
-}
-
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
   auto* texts =
       addWords(app, kExpressionsOption, options.texts,
@@ -48,7 +42,9 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
                  "read expressions from FILE, one per line; - is standard input; .gz and .xz too")
       ->type_name("FILE")
       ->excludes(texts);
-  addLanguageChoice(app, "--from", options.from, "the form of the expressions");
+  std::vector<std::pair<std::string, Language>> forms;
+  for (const char* word : {"infix", "postfix", "prefix", "json"}) forms.emplace_back(word, *findLanguage(word));
+  addChoice(app, "--from", options.from, forms, "the form of the expressions");
   app.add_option(
          "--params", options.parameters,
          "values of p0, p1, ... for all expressions without their own, as \"1.5 0.7\"; an expression may need fewer")

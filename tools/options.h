@@ -45,9 +45,6 @@ CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
 /// Adds a positional option that takes any number of words, each as it is given.
 CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::string>& words, const std::string& doc);
 
-/// Adds --from or --to.
-void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc);
-
 /// Where expressions come from.
 struct ExpressionOptions {
   std::vector<std::string> texts;

@@ -1,4 +1,4 @@
-// Printers. All walk the postfix program with an explicit stack of the parts still to be written.
+// The printers of all forms that parse() reads.
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -9,40 +9,25 @@
 #include "ir/text.h"
 #include "ir/text/infix.h"
 #include "ir/text/lexer.h"
+#include "ir/text/tree_walk.h"
 #include "ir/text/words.h"
 
 namespace srjit {
 namespace text {
 namespace {
 
-/// A subtree still to be written, by the index of its last token, or a piece of text.
-struct Item {
-  std::string_view piece;
-  std::uint32_t root = 0;
-  int level = 0;  ///< infix: the loosest level that needs no parentheses
-};
-
-/// Last tokens of the operands of a subtree, in order.
-struct Operands {
-  std::uint32_t roots[kMaxArity];
-  int count;
-};
-
-class Printer {
+class Printer : TreeWalk {
  public:
-  Printer(const Expression& expression, const ColumnNames& columns)
-      : tokens_(expression.tokens()), columns_(columns), starts_(subtreeStarts(tokens_)) {
-    out_.reserve(tokens_.size() * 5);
-  }
+  Printer(const Expression& expression, const ColumnNames& columns) : TreeWalk(expression), columns_(columns) {}
 
   std::string infix() {
-    return walk([this](const Item& item) { writeInfix(item); });
+    return written([this](const Item& item) { writeInfix(item); });
   }
   std::string prefix() {
-    return walk([this](const Item& item) { writePrefix(item); });
+    return written([this](const Item& item) { writePrefix(item); });
   }
   std::string json() {
-    return walk([this](const Item& item) { writeJson(item); });
+    return written([this](const Item& item) { writeJson(item); });
   }
   std::string postfix() {
     for (const Token& token : tokens_) {
@@ -54,36 +39,8 @@ class Printer {
 
  private:
   template <class Write>
-  std::string walk(Write write) {
-    pending_.push_back(subtree(static_cast<std::uint32_t>(tokens_.size() - 1), kSum));
-    while (!pending_.empty()) {
-      const Item item = pending_.back();
-      pending_.pop_back();
-      if (item.piece.empty()) {
-        write(item);
-      } else {
-        out_ += item.piece;
-      }
-    }
-    return std::move(out_);
-  }
-
-  static Item subtree(std::uint32_t root, int level) { return {{}, root, level}; }
-  static Item piece(std::string_view text) { return {text, 0, 0}; }
-
-  Operands operandsOf(std::uint32_t root) const {
-    Operands operands{{}, tokens_[root].arity()};
-    std::uint32_t next = root;
-    for (int i = operands.count - 1; i >= 0; --i) {
-      operands.roots[i] = next - 1;
-      next = starts_[next - 1];
-    }
-    return operands;
-  }
-
-  /// Schedules items to be written in the order given.
-  void push(std::initializer_list<Item> items) {
-    for (auto item = std::rbegin(items); item != std::rend(items); ++item) pending_.push_back(*item);
+  std::string written(const Write& write) {
+    return walk(write, [this](std::string_view piece) { out_ += piece; }, kSum);
   }
 
   void pushList(const Operands& operands, std::string_view separator, std::string_view close, int level) {
@@ -207,11 +164,7 @@ class Printer {
     out_.append(digits, end);
   }
 
-  std::span<const Token> tokens_;
   const ColumnNames& columns_;
-  std::vector<std::uint32_t> starts_;
-  std::vector<Item> pending_;
-  std::string out_;
 };
 
 }  // namespace

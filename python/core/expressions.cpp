@@ -4,7 +4,7 @@
 #include "core/bindings.h"
 #include "ir/losses.h"
 #include "ir/ops.h"
-#include "tools/search/report/latex.h"
+#include "ir/text/latex.h"
 
 namespace srjit::python {
 
@@ -46,7 +46,7 @@ std::string printed(const PopulationArrays& tokens, std::size_t e, const std::st
 }
 
 std::string latexOf(const PopulationArrays& tokens, std::size_t e, const std::vector<std::string>& names) {
-  return search::latexText(tokens.expression(e).value(), namesOf(names));
+  return text::latexText(tokens.expression(e).value(), namesOf(names));
 }
 
 nb::list operators() {

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "core/bindings.h"
+#include "ir/text/latex.h"
 #include "runtime/loss_text.h"
 #include "tools/files/checkpoint.h"
-#include "tools/search/report/latex.h"
 
 namespace srjit::python {
 
@@ -24,8 +24,7 @@ constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{500};
 
 nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
-                        print(formula.expression, Language::kInfix, names),
-                        search::latexText(formula.expression, names));
+                        print(formula.expression, Language::kInfix, names), text::latexText(formula.expression, names));
 }
 
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls

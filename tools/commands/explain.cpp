@@ -1,9 +1,8 @@
-#include "tools/explain/request.h"
+#include "tools/explain/explain.h"
 
 #include "compiler/target/architecture.h"
 #include "tools/commands.h"
 #include "tools/evaluation.h"
-#include "tools/explain/output.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
 #include "tools/kernel_options.h"
@@ -34,17 +33,8 @@ explain::Request requestOf(const std::vector<SourceLine>& lines, const ExplainOp
   request.math = options.kernel.math;
   request.architecture = options.kernel.arch;
   request.times = !options.no_times;
+  request.version = SRJIT_VERSION;
   return request;
-}
-
-/// Writes the page, or prints the text or JSON.
-ExitStatus show(const explain::Explanation& explanation, const ExplainOptions& options, std::optional<OutputFile> out) {
-  if (!out) {
-    return writeResults(options.json ? explain::asJson(explanation, true) + '\n' : explain::asText(explanation));
-  }
-  out->write(options.json ? explain::asJson(explanation, true) + '\n' : explain::asPage(explanation));
-  const Status written = out->publish();
-  return written ? kDone : report(written.error());
 }
 
 ExitStatus runExplain(const ExplainOptions& options) {
@@ -73,10 +63,16 @@ ExitStatus runExplain(const ExplainOptions& options) {
     if (!file) return report(file.error());
     out.emplace(std::move(*file));
   }
-  Result<explain::Explanation> explanation = explain::explain(request);
+  const Result<explain::Json> explanation = explain::explain(request);
   if (!explanation) return report(explanation.error());
-  explanation->version = SRJIT_VERSION;
-  return std::max(show(*explanation, options, std::move(out)), batchStatus(*lines, kernel.expressions));
+  const std::string text = options.json ? explain::asJson(*explanation, true) + '\n'
+                           : out        ? explain::asPage(*explanation)
+                                        : explain::asText(*explanation);
+  const ExitStatus all_read = batchStatus(*lines, kernel.expressions);
+  if (!out) return std::max(writeResults(text), all_read);
+  out->write(text);
+  const Status written = out->publish();
+  return std::max(written ? kDone : report(written.error()), all_read);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "ir/text/latex.h"
 #include "tools/commands.h"
 #include "tools/files/data.h"
 #include "tools/options.h"
@@ -9,14 +10,18 @@ namespace {
 
 struct ParseOptions {
   ExpressionOptions expressions;
-  Language to = Language::kInfix;
+  std::optional<Language> to = Language::kInfix;  ///< none: LaTeX, which no command reads
   std::string columns;
   bool json = false;
 };
 
-/// One line that `--exprs` reads back.
+std::string printed(const Expression& expression, const ParseOptions& options, const ColumnNames& columns) {
+  return options.to ? print(expression, *options.to, columns) : text::latexText(expression, columns);
+}
+
+/// One line, which `--exprs` reads back unless it is LaTeX.
 std::string textLine(const SourceLine& line, const ParseOptions& options, const ColumnNames& columns) {
-  std::string text = print(*line.expression, options.to, columns);
+  std::string text = printed(*line.expression, options, columns);
   char separator = '\t';
   for (const double value : line.parameters()) {
     text += std::exchange(separator, ' ');
@@ -29,7 +34,7 @@ std::string jsonText(std::size_t index, const SourceLine& line, const ParseOptio
                      const ColumnNames& columns) {
   if (!line.ok()) return jsonObject(index, line);
   const Expression& expression = *line.expression;
-  const std::string text = print(expression, options.to, columns);
+  const std::string text = printed(expression, options, columns);
   // Its JSON stays text: a tree of it would be as deep as the expression, and nlohmann's printer recurses.
   return jsonObject(index, line,
                     fmt::format(R"("expression":{},"tokens":{},"stack_height":{},"variables":{},"parameters":{})",
@@ -60,7 +65,10 @@ ExitStatus runParse(const ParseOptions& options) {
 Runner defineParse(CLI::App& app) {
   auto options = std::make_shared<ParseOptions>();
   addExpressionOptions(app, options->expressions);
-  addLanguageChoice(app, "--to", options->to, "the form to print");
+  std::vector<std::pair<std::string, std::optional<Language>>> forms;
+  for (const char* word : {"infix", "postfix", "prefix", "json"}) forms.emplace_back(word, findLanguage(word));
+  forms.emplace_back("latex", std::nullopt);
+  addChoice(app, "--to", options->to, forms, "the form to print");
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
   app.footer(

@@ -7,7 +7,6 @@
 #include "passes/node_numbers.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
-#include "tools/explain/dot.h"
 #include "tools/explain/graphs.h"
 #include "tools/line_diff.h"
 #include "tools/options.h"

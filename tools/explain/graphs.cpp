@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -15,6 +14,8 @@
 namespace srjit::explain {
 namespace {
 
+constexpr std::size_t kLongestInfix = 60;  // tokens
+
 /// What a pass leaves: its result, and the graph that it worked on, which has all nodes and terms that rules saw.
 struct PassTrace {
   const Pass* pass;
@@ -24,14 +25,6 @@ struct PassTrace {
   std::vector<RewriteLog::Firing> firings;
   std::vector<std::pair<NodeId, NodeId>> replaced;
 };
-
-PassTrace traceOf(const Pass& pass, WorkingDag& work, const RewriteLog& log) {
-  PassTrace trace{&pass, work.result(), work.dag(), {}, log.firings(), log.replaced()};
-  for (const RewriteLog::Firing& firing : log.firings()) {
-    trace.terms.push_back(trace.worked.applyOrdered(firing.op, firing.operands));
-  }
-  return trace;
-}
 
 // Not by Pipeline::run(), whose observer sees results: these have lost the dead nodes that rules saw.
 std::vector<PassTrace> runPasses(const Pipeline& pipeline, Dag graph, Math math) {
@@ -46,130 +39,173 @@ std::vector<PassTrace> runPasses(const Pipeline& pipeline, Dag graph, Math math)
     } else {
       work = WorkingDag(pass.run(work.result(), context));
     }
-    traces.push_back(traceOf(pass, work, log));
+    PassTrace& trace =
+        traces.emplace_back(PassTrace{&pass, work.result(), work.dag(), {}, log.firings(), log.replaced()});
+    for (const RewriteLog::Firing& firing : trace.firings) {
+      trace.terms.push_back(trace.worked.applyOrdered(firing.op, firing.operands));
+    }
   }
   return traces;
 }
 
+Json graphOf(const Dag& dag, NodeNames& names, std::string_view name, std::string_view doc, std::string_view keeps) {
+  const Ids ids = names.of(dag);
+  Json lines = Json::array(), roots = Json::array();
+  for (const auto& [id, text] : names.linesOf(dag)) lines.push_back({{"node", id}, {"text", text}});
+  for (const NodeId root : dag.roots()) roots.push_back({fmt::format("root {}", roots.size()), ids[root]});
+  Json graph{{"name", name}, {"doc", doc}, {"keeps", keeps}, {"changed", false}};
+  graph["lines"] = std::move(lines);
+  graph["roots"] = std::move(roots);
+  for (const char* list : {"fired", "replaced", "added", "removed", "moved", "respelled"}) graph[list] = Json::array();
+  return graph;
+}
+
 /// Sets what differs from the graph before.
-void compare(const Graph& before, Graph& after) {
-  std::map<Id, std::string> old, now;
-  for (const GraphLine& line : before.lines) old[line.id] = line.text;
-  for (const GraphLine& line : after.lines) now[line.id] = line.text;
+void compare(const Json& before, Json& after) {
+  std::map<Id, Json> old, now;
+  for (const Json& line : before["lines"]) old[line["node"].get<Id>()] = line["text"];
+  for (const Json& line : after["lines"]) now[line["node"].get<Id>()] = line["text"];
   Ids old_order, new_order;
-  for (const GraphLine& line : before.lines) (now.contains(line.id) ? old_order : after.removed).push_back(line.id);
-  for (const GraphLine& line : after.lines) (old.contains(line.id) ? new_order : after.added).push_back(line.id);
-  for (const Id& id : new_order) {
-    if (old[id] != now[id]) after.respelled.push_back(id);
+  for (const Json& line : before["lines"]) {
+    const Id id = line["node"];
+    if (now.contains(id)) {
+      old_order.push_back(id);
+    } else {
+      after["removed"].push_back(id);
+    }
+  }
+  for (const Json& line : after["lines"]) {
+    const Id id = line["node"];
+    if (!old.contains(id)) {
+      after["added"].push_back(id);
+      continue;
+    }
+    new_order.push_back(id);
+    if (old[id] != now[id]) after["respelled"].push_back(id);
   }
   for (const DiffLine& line : lineDiff(old_order, new_order)) {
-    if (line.sign == '+') after.moved.push_back(line.text);
+    if (line.sign == '+') after["moved"].push_back(line.text);
+  }
+  for (const char* list : {"added", "removed", "moved", "respelled"}) {
+    if (!after[list].empty()) after["changed"] = true;
   }
 }
 
-/// Facts of nodes, each once.
+void addFirings(const PassTrace& trace, NodeNames& names, Json& to) {
+  const Ids ids = names.of(trace.worked);
+  for (std::size_t i = 0; i < trace.firings.size(); ++i) {
+    const RewriteLog::Firing& firing = trace.firings[i];
+    to["changed"] = true;
+    to["fired"].push_back({{"pattern", firing.pattern},
+                           {"replacement", firing.replacement},
+                           {"keeps", firing.keeps},
+                           {"before", ids[trace.terms[i]]},
+                           {"after", ids[firing.result]},
+                           {"depth", firing.depth}});
+  }
+  for (const auto& [before, after] : trace.replaced) to["replaced"].push_back({ids[before], ids[after]});
+}
+
+/// What is known of nodes by themselves: those of `dag` that `nodes` does not have yet.
 class NodeTable {
  public:
-  explicit NodeTable(std::vector<NodeFacts>& facts) : facts_(facts) {}
+  NodeTable(const Request& request, NodeNames& names, Json& nodes)
+      : names_(names),
+        columns_(request.columns),
+        weights_(codeWeights(request.precision, request.math)),
+        nodes_(nodes) {}
 
-  void add(const Dag& dag, NodeNames& names) {
-    for (NodeFacts& fact : names.factsOf(dag)) {
-      if (seen_.insert(fact.id).second) facts_.push_back(std::move(fact));
+  void add(const Dag& dag) {
+    const Ids ids = names_.of(dag);
+    const auto lines = names_.linesOf(dag);
+    std::size_t next = 0;  // of the lines
+    for (NodeId id = 0; id < dag.size(); ++id) {
+      const Node& node = dag.node(id);
+      const std::string& text = node.isOperator() ? lines[next++].second : ids[id];
+      if (nodes_.contains(ids[id])) continue;
+      Json operands = Json::array();
+      for (const NodeId operand : node.inputs()) operands.push_back(ids[operand]);
+      Json facts{{"text", text}, {"kind", kindOf(dag, node)}, {"operands", std::move(operands)}};
+      const Result<Expression> subtree = dag.subtree(id, kLongestInfix);
+      if (subtree) facts["infix"] = print(*subtree, Language::kInfix, columns_);
+      const unsigned weight = node.isOperator() ? weights_[static_cast<std::size_t>(node.op)] : 0;
+      if (weight != 0) facts["weight"] = weight;
+      nodes_[ids[id]] = std::move(facts);
     }
   }
 
  private:
-  std::vector<NodeFacts>& facts_;
-  std::set<Id> seen_;
+  static const char* kindOf(const Dag& dag, const Node& node) {
+    if (node.isOperator()) return "operator";
+    if (node.kind == Token::Kind::kVariable) return "variable";
+    return node.kind == Token::Kind::kParameter && !dag.parameters()[node.index].isLiteral() ? "parameter" : "literal";
+  }
+
+  NodeNames& names_;
+  const ColumnNames& columns_;
+  CodeWeights weights_;
+  Json& nodes_;
 };
 
-Result<Source> sourceOf(const Expression& expression, const std::string& text, const ColumnNames& columns) {
-  Source source{text, {}};
-  const Result<std::vector<TextRange>> places = tokenRanges(text, columns);
-  if (!places) return places.error();
-  const std::span<const TextRange> ranges = *places;
-  if (ranges.size() != expression.tokens().size()) {
-    return Error{Errc::kInvalid,
-                 fmt::format("a text of {} tokens for an expression of {}", ranges.size(), expression.tokens().size()),
-                 {}};
+NodeId nodeOf(Dag& graph, const Token& token, std::size_t expression, const Operands& operands) {
+  switch (token.kind) {
+    case Token::Kind::kConstant:
+      return graph.constant(token.value);
+    case Token::Kind::kVariable:
+      return graph.variable(token.index);
+    case Token::Kind::kParameter:
+      return graph.parameter(static_cast<std::uint32_t>(expression), token.index);
+    case Token::Kind::kOp:
+      return graph.applyOrdered(token.op, operands);
   }
-  std::vector<std::size_t> stack;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const Token& token = expression.tokens()[i];
-    const auto arity = static_cast<std::size_t>(token.arity());
-    SourceToken& made = source.tokens.emplace_back();
-    made.first = ranges[i].first;
-    made.size = ranges[i].size;
-    made.label =
-        token.kind == Token::Kind::kOp ? std::string(infoOf(token.op).name) : text.substr(made.first, made.size);
-    made.operands.assign(stack.end() - static_cast<std::ptrdiff_t>(arity), stack.end());
-    stack.resize(stack.size() - arity);
-    stack.push_back(i);
-  }
-  return source;
+  __builtin_unreachable();
 }
 
-/// Sets the nodes of the tokens of expression number `number`. `graph` is that of all expressions as they were given,
+/// Expression `e` and its tokens, each of which is also a node of `graph`: that has all expressions as they were given,
 /// and so gains no node here.
-void setNodes(Source& source, const Expression& expression, std::uint32_t number, Dag& graph, NodeNames& names) {
+Result<Json> sourceOf(const Request& request, std::size_t e, Dag graph, const Ids& ids) {
+  const std::span<const Token> tokens = request.expressions[e].tokens();
+  const std::string& text = request.texts[e];
+  const Result<std::vector<TextRange>> places = tokenRanges(text, request.columns);
+  if (!places) return places.error();
+  if (places->size() != tokens.size()) {
+    return Error{
+        Errc::kInvalid, fmt::format("a text of {} tokens for an expression of {}", places->size(), tokens.size()), {}};
+  }
+  Json list = Json::array();
+  std::vector<std::size_t> stack;
   std::vector<NodeId> nodes;
-  for (std::size_t i = 0; i < source.tokens.size(); ++i) {
-    const Token& token = expression.tokens()[i];
-    Operands operands{};
-    for (std::size_t k = 0; k < source.tokens[i].operands.size(); ++k) {
-      operands[k] = nodes[source.tokens[i].operands[k]];
-    }
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        nodes.push_back(graph.constant(token.value));
-        break;
-      case Token::Kind::kVariable:
-        nodes.push_back(graph.variable(token.index));
-        break;
-      case Token::Kind::kParameter:
-        nodes.push_back(graph.parameter(number, token.index));
-        break;
-      case Token::Kind::kOp:
-        nodes.push_back(graph.applyOrdered(token.op, operands));
-        break;
-    }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto& [first, size] = (*places)[i];
+    const auto base = stack.end() - tokens[i].arity();
+    const std::vector<std::size_t> operands(base, stack.end());
+    stack.erase(base, stack.end());
+    stack.push_back(i);
+    Operands inputs{};
+    std::ranges::transform(operands, inputs.begin(), [&](std::size_t operand) { return nodes[operand]; });
+    nodes.push_back(nodeOf(graph, tokens[i], e, inputs));
+    const bool is_operator = tokens[i].kind == Token::Kind::kOp;
+    list.push_back({{"first", first},
+                    {"size", size},
+                    {"node", ids[nodes[i]]},
+                    {"label", is_operator ? std::string(infoOf(tokens[i].op).name) : text.substr(first, size)},
+                    {"operands", operands}});
   }
-  const std::vector<Id> ids = names.of(graph);
-  for (std::size_t i = 0; i < source.tokens.size(); ++i) source.tokens[i].node = ids[nodes[i]];
+  return Json{{"text", text}, {"tokens", std::move(list)}};
 }
 
-Graph graphOf(const PassTrace& trace, NodeNames& names) {
-  Graph graph = names.print(trace.result);
-  graph.name = trace.pass->name;
-  graph.doc = trace.pass->doc;
-  graph.keeps = trace.pass->exactness == Exactness::kExact ? "exact" : "bounded";
-  return graph;
-}
-
-void addFirings(const PassTrace& trace, NodeNames& names, Graph& to) {
-  const std::vector<Id> ids = names.of(trace.worked);
-  for (std::size_t i = 0; i < trace.firings.size(); ++i) {
-    const RewriteLog::Firing& firing = trace.firings[i];
-    to.fired.push_back({std::string(firing.pattern), std::string(firing.replacement), std::string(firing.keeps),
-                        ids[trace.terms[i]], ids[firing.result], firing.depth});
-  }
-  for (const auto& [before, after] : trace.replaced) to.replaced.emplace_back(ids[before], ids[after]);
-}
-
-void addGradient(const Request& request, const Dag& input, NodeNames& names, NodeTable& nodes, Explanation& to) {
-  const bool any = std::ranges::any_of(request.expressions, [](const Expression& e) { return e.parameterCount() > 0; });
-  if (!any) {
-    to.notices.emplace_back("no expression has parameters, so there are no derivatives by them");
-    return;
+void addGradient(const Request& request, const Dag& input, NodeNames& names, NodeTable& nodes, Json& to) {
+  if (std::ranges::all_of(request.expressions, [](const Expression& e) { return e.parameterCount() == 0; })) {
+    return to["notices"].push_back("no expression has parameters, so there are no derivatives by them");
   }
   const Dag derived = request.pipeline.withDerivatives().run(input, PassContext{request.math});
-  to.gradient = names.print(derived);
-  to.gradient.name = "gradient";
-  to.gradient.doc = "the graph with derivatives by all parameters, as sr-jit passes --gradient makes it";
-  if (!to.graphs.empty()) compare(to.graphs.back(), to.gradient);
+  Json gradient = graphOf(derived, names, "gradient",
+                          "the graph with derivatives by all parameters, as sr-jit passes --gradient makes it", "");
+  compare(to["graphs"].back(), gradient);
   const std::vector<std::string> roots = derivativeRootNames(request.expressions);
-  for (std::size_t i = 0; i < roots.size(); ++i) to.gradient.roots.at(i).first = roots[i];
-  nodes.add(derived, names);
+  for (std::size_t i = 0; i < roots.size(); ++i) gradient["roots"].at(i)[0] = roots[i];
+  to["gradient"] = std::move(gradient);
+  nodes.add(derived);
 }
 
 }  // namespace
@@ -185,40 +221,36 @@ std::vector<std::string> derivativeRootNames(std::span<const Expression> batch) 
   return names;
 }
 
-Result<FinalGraph> addGraphs(const Request& request, Explanation& to) {
-  NodeNames names(request.columns);
-  NodeTable nodes(to.nodes);
-  Dag input = Dag::fromExpressions(request.expressions, request.precision);
-  to.graphs.push_back(names.print(input));
-  to.graphs.back().name = "input";
-  to.graphs.back().doc = "the expressions as they were given: equal subtrees are one node";
-  to.graphs.back().keeps = "exact";
-  std::vector<PassTrace> traces = runPasses(request.pipeline, input, request.math);
+Result<FinalGraph> addGraphs(const Request& request, Json& to) {
+  NodeNames names;
+  const Dag input = Dag::fromExpressions(request.expressions, request.precision);
+  Json graphs = Json::array(), table = Json::object();
+  graphs.push_back(
+      graphOf(input, names, "input", "the expressions as they were given: equal subtrees are one node", "exact"));
+  const std::vector<PassTrace> traces = runPasses(request.pipeline, input, request.math);
   // The graphs first, then what rules saw in between: numbers are those of sr-jit passes.
-  for (const PassTrace& trace : traces) {
-    to.graphs.push_back(graphOf(trace, names));
-    compare(to.graphs[to.graphs.size() - 2], to.graphs.back());
+  for (const auto& trace : traces) {
+    const char* const keeps = trace.pass->exactness == Exactness::kExact ? "exact" : "bounded";
+    Json graph = graphOf(trace.result, names, trace.pass->name, trace.pass->doc, keeps);
+    compare(graphs.back(), graph);
+    graphs.push_back(std::move(graph));
   }
-  for (std::size_t i = 0; i < traces.size(); ++i) addFirings(traces[i], names, to.graphs[i + 1]);
-  Dag last = traces.empty() ? input : traces.back().result;
+  for (std::size_t i = 0; i < traces.size(); ++i) addFirings(traces[i], names, graphs[i + 1]);
+  to["sources"] = Json::array();
   for (std::size_t e = 0; e < request.expressions.size(); ++e) {
-    Result<Source> source = sourceOf(request.expressions[e], request.texts[e], request.columns);
+    Result<Json> source = sourceOf(request, e, input, names.of(input));
     if (!source) return source.error();
-    Dag graph = input;
-    setNodes(*source, request.expressions[e], static_cast<std::uint32_t>(e), graph, names);
-    to.sources.push_back(*std::move(source));
+    to["sources"].push_back(*std::move(source));
   }
-  nodes.add(input, names);
-  for (const PassTrace& trace : traces) nodes.add(trace.worked, names);
-  nodes.add(last, names);  // of passes that do not rewrite in place
+  Dag last = traces.empty() ? input : traces.back().result;
+  NodeTable nodes(request, names, table);
+  nodes.add(input);
+  for (const PassTrace& trace : traces) nodes.add(trace.worked);
+  nodes.add(last);  // of passes that do not rewrite in place
+  to["graphs"] = std::move(graphs);
   addGradient(request, input, names, nodes, to);
-  const CodeWeights weights = codeWeights(request.precision, request.math);
-  for (NodeFacts& fact : to.nodes) {
-    if (fact.kind != "operator") continue;
-    const std::optional<Op> op = findOp(fact.text.substr(0, fact.text.find(' ')));
-    if (op) fact.weight = weights[static_cast<std::size_t>(*op)];
-  }
-  std::vector<Id> ids = names.of(last);
+  to["nodes"] = std::move(table);
+  Ids ids = names.of(last);
   return FinalGraph{std::move(last), std::move(ids)};
 }
 

@@ -1,6 +1,6 @@
-#include "tools/explain/liveness.h"
-
 #include <bitset>
+
+#include "tools/explain/stages.h"
 
 namespace srjit::explain {
 namespace {

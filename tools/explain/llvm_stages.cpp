@@ -39,7 +39,7 @@ std::vector<Line> irLines(std::string_view text, const FinalGraph& graph) {
   std::vector<Line> lines;
   for (const std::string& line : splitLines(text)) {
     const bool is_instruction = line.starts_with("  ") && !withoutIndent(line).starts_with(';');
-    Line& made = lines.emplace_back(Line{line, {}, {}, is_instruction});
+    Line& made = lines.emplace_back(Line{line, {}, is_instruction});
     const std::size_t at = line.rfind(kMark);
     if (at == std::string::npos) continue;
     made.nodes = nodesAt(line.substr(at + kMark.size()), graph);
@@ -75,7 +75,7 @@ std::vector<Line> assemblyLines(std::string_view text, const FinalGraph& graph) 
     if (is_label && line.front() != '.' && line.front() != '$') nodes.clear();
     const bool is_instruction =
         !word.empty() && !is_label && word.find_first_of(".#/{}();$") != 0 && line.front() == '\t';
-    lines.push_back({line, is_instruction ? nodes : Ids{}, {}, is_instruction});
+    lines.push_back({line, is_instruction ? nodes : Ids{}, is_instruction});
   }
   return lines;
 }
@@ -118,16 +118,17 @@ void addIrCallees(std::vector<Line>& lines) {
       [](const std::string& line) { return line == "}"; });
 }
 
-void addCounts(Stage& stage, double rows) {
-  std::size_t instructions = 0, of_nodes = 0;
-  for (const Line& line : stage.lines) {
-    instructions += line.is_instruction ? 1 : 0;
-    of_nodes += line.is_instruction && !line.nodes.empty() ? 1 : 0;
-  }
-  stage.counts = {{"instructions", static_cast<double>(instructions)},
-                  {"instructions of nodes", static_cast<double>(of_nodes)},
+/// The stage with these lines and counts of them.
+Json finished(Stage stage, std::vector<Line> lines, double rows) {
+  stage.lines = std::move(lines);
+  const auto instructions = static_cast<double>(std::ranges::count_if(stage.lines, &Line::is_instruction));
+  const auto of_nodes = static_cast<double>(
+      std::ranges::count_if(stage.lines, [](const Line& line) { return line.is_instruction && !line.nodes.empty(); }));
+  stage.counts = {{"instructions", instructions},
+                  {"instructions of nodes", of_nodes},
                   {"rows at once", rows},
-                  {"instructions of nodes per row", static_cast<double>(of_nodes) / rows}};
+                  {"instructions of nodes per row", of_nodes / rows}};
+  return stage.json();
 }
 
 DeviceOptions deviceOptions(const Request& request) {
@@ -138,64 +139,67 @@ DeviceOptions deviceOptions(const Request& request) {
   return options;
 }
 
+/// Rows per vector of the processor.
+double hostRows(const Request& request) {
+  return detectHost().vector_bytes / static_cast<double>(bytesOf(request.precision));
+}
+
+Result<std::vector<Line>> hostIrLines(const HostJit& jit, const FinalGraph& graph) {
+  const SourceMap map = numbersOfNodes(graph);
+  const Result<std::string> text = jit.irOf({&graph.dag, 1}, true, {&map, 1});
+  if (!text) return text.error();
+  return irLines(*text, graph);
+}
+
 }  // namespace
 
-Result<Stage> llvmIrStage(const Request& request, const FinalGraph& graph) {
+Result<Json> llvmIrStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const DeviceOptions options = deviceOptions(request);
   const Result<std::string> text = rowsIr({&graph.dag, 1}, options, true, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"llvm", "LLVM", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";",
-              {},     {}};
-  stage.lines = irLines(*text, graph);
-  addIrCallees(stage.lines);
-  addCounts(stage, options.rows_per_thread);
-  return stage;
+  std::vector<Line> lines = irLines(*text, graph);
+  addIrCallees(lines);
+  return finished({"llvm", "LLVM", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";"},
+                  std::move(lines), options.rows_per_thread);
 }
 
-Result<Stage> ptxStage(const Request& request, const FinalGraph& graph) {
+Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const DeviceOptions options = deviceOptions(request);
   const Result<std::string> text = rowsPtx({&graph.dag, 1}, options, {}, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"ptx", "PTX", "PTX", "as sr-jit ptx prints it; nvJitLink or ptxas makes machine code of it",
-              "//",  {},    {}};
-  stage.lines = assemblyLines(*text, graph);
-  addCounts(stage, options.rows_per_thread);
-  return stage;
+  return finished({"ptx", "PTX", "PTX", "as sr-jit ptx prints it; nvJitLink or ptxas makes machine code of it", "//"},
+                  assemblyLines(*text, graph), options.rows_per_thread);
 }
 
-Result<Stage> hostIrStage(const Request& request, const FinalGraph& graph) {
+Result<Json> hostIrStage(const Request& request, const FinalGraph& graph) {
   const auto jit = HostJit::create(request.precision, request.math);
   if (!jit) return jit.error();
-  const SourceMap map = numbersOfNodes(graph);
-  const Result<std::string> text = (*jit)->irOf({&graph.dag, 1}, true, {&map, 1});
-  if (!text) return text.error();
-  Stage stage{"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";",
-              {},          {}};
-  stage.lines = irLines(*text, graph);
-  addIrCallees(stage.lines);
-  addCounts(stage, detectHost().vector_bytes / static_cast<double>(bytesOf(request.precision)));
-  return stage;
+  Result<std::vector<Line>> lines = hostIrLines(**jit, graph);
+  if (!lines) return lines.error();
+  addIrCallees(*lines);
+  return finished(
+      {"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";"},
+      *std::move(lines), hostRows(request));
 }
 
-Result<Stage> assemblyStage(const Request& request, const FinalGraph& graph) {
+Result<Json> assemblyStage(const Request& request, const FinalGraph& graph) {
   const auto jit = HostJit::create(request.precision, request.math);
   if (!jit) return jit.error();
   const SourceMap map = numbersOfNodes(graph);
   const Result<std::string> text = (*jit)->assemblyOf({&graph.dag, 1}, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"asm", "assembly", "assembly of the processor's kernel", "as sr-jit asm prints it", "#", {}, {}};
-  stage.lines = assemblyLines(*text, graph);
   // Where code may lie anywhere, calls of assembly name no function.
-  const Result<std::string> ir = (*jit)->irOf({&graph.dag, 1}, true, {&map, 1});
+  const Result<std::vector<Line>> ir = hostIrLines(**jit, graph);
   if (!ir) return ir.error();
+  std::vector<Line> lines = assemblyLines(*text, graph);
   addCallees(
-      stage.lines, callersIn(irLines(*ir, graph)),
+      lines, callersIn(*ir),
       [](const std::string& line, const std::string& name) { return line.starts_with(name + ':'); },
       [](const std::string& line) { return line.starts_with(".Lfunc_end"); });
-  addCounts(stage, detectHost().vector_bytes / static_cast<double>(bytesOf(request.precision)));
-  return stage;
+  return finished({"asm", "assembly", "assembly of the processor's kernel", "as sr-jit asm prints it", "#"},
+                  std::move(lines), hostRows(request));
 }
 
 }  // namespace srjit::explain

@@ -1,15 +1,12 @@
-#include "tools/explain/names.h"
-
 #include <fmt/format.h>
 
-#include "ir/text.h"
+#include "ir/ops.h"
 #include "ir/text/words.h"
-#include "passes/pass.h"
+#include "tools/explain/graphs.h"
+#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
-
-constexpr std::size_t kLongestInfix = 60;  // tokens
 
 Id leafId(const Dag& dag, const Node& node) {
   if (node.kind == Token::Kind::kVariable) return fmt::format("x{}", node.index);
@@ -19,72 +16,59 @@ Id leafId(const Dag& dag, const Node& node) {
   return fmt::format("p{}@{}", source.index, source.expression);
 }
 
-std::string kindOf(const Dag& dag, const Node& node) {
-  switch (node.kind) {
-    case Token::Kind::kOp:
-      return "operator";
-    case Token::Kind::kVariable:
-      return "variable";
-    case Token::Kind::kConstant:
-      return "literal";
-    case Token::Kind::kParameter:
-      break;
+/// The statements of one graph, whose nodes begin with `prefix`.
+std::string statementsOf(const Dag& dag, const std::string& prefix, NodeNames& names) {
+  const Ids ids = names.of(dag);
+  std::string text;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    text += node.isOperator() ? fmt::format("    {}{} [label=\"{} {}\"];\n", prefix, id, ids[id], infoOf(node.op).name)
+                              : fmt::format("    {}{} [label=\"{}\", shape=ellipse];\n", prefix, id, ids[id]);
+    const bool exchangeable = node.isOperator() && node.arity() == 2 && infoOf(node.op).has(OpProps::kCommutative);
+    const bool ordered = node.arity() > 1 && !exchangeable;
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) {
+      text += fmt::format("    {0}{1} -> {0}{2}{3};\n", prefix, id, node.operands[k],
+                          ordered ? fmt::format(" [label=\"{}\"]", k) : "");
+    }
   }
-  return dag.parameters()[node.index].isLiteral() ? "literal" : "parameter";
-}
-
-/// Calls `take` with the parts of each line `FIRST = SECOND` of a printed graph.
-template <class Take>
-void forLines(const std::string& text, const Take& take) {
-  constexpr std::string_view kEquals = " = ";
-  for (std::size_t first = 0; first < text.size();) {
-    const std::size_t end = text.find('\n', first);
-    const std::size_t equals = text.find(kEquals, first);
-    take(text.substr(first, equals - first), text.substr(equals + kEquals.size(), end - equals - kEquals.size()));
-    first = end + 1;
+  for (std::size_t root = 0; root < dag.roots().size(); ++root) {
+    text += fmt::format("    {0}root{1} [label=\"root {1}\", shape=plaintext];\n    {0}root{1} -> {0}{2};\n", prefix,
+                        root, dag.roots()[root]);
   }
+  return text;
 }
 
 }  // namespace
 
-std::vector<Id> NodeNames::of(const Dag& dag) {
+Ids NodeNames::of(const Dag& dag) {
   const std::vector<std::size_t> numbers = numbers_.of(dag);
-  std::vector<Id> ids(dag.size());
+  Ids ids;
   for (NodeId id = 0; id < dag.size(); ++id) {
     const Node& node = dag.node(id);
-    ids[id] = node.isOperator() ? fmt::format("%{}", numbers[id]) : leafId(dag, node);
+    ids.push_back(node.isOperator() ? fmt::format("%{}", numbers[id]) : leafId(dag, node));
   }
   return ids;
 }
 
-Graph NodeNames::print(const Dag& dag) {
-  Graph graph;
-  const std::vector<Id> ids = of(dag);
-  forLines(printDag(dag, numbers_), [&](std::string left, std::string right) {
-    if (left.starts_with('%')) graph.lines.push_back({std::move(left), std::move(right)});
-  });
-  for (std::size_t root = 0; root < dag.roots().size(); ++root) {
-    graph.roots.emplace_back(fmt::format("root {}", root), ids[dag.roots()[root]]);
+std::vector<std::pair<Id, std::string>> NodeNames::linesOf(const Dag& dag) {
+  std::vector<std::pair<Id, std::string>> lines;
+  for (const std::string& line : splitLines(printDag(dag, numbers_))) {
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with('%')) lines.emplace_back(line.substr(0, equals), line.substr(equals + 3));
   }
-  return graph;
+  return lines;
 }
 
-std::vector<NodeFacts> NodeNames::factsOf(const Dag& dag) {
-  const std::vector<Id> ids = of(dag);
-  const Graph printed = print(dag);
-  std::vector<NodeFacts> facts(dag.size());
-  std::size_t next = 0;  // of the printed lines
-  for (NodeId id = 0; id < dag.size(); ++id) {
-    const Node& node = dag.node(id);
-    NodeFacts& fact = facts[id];
-    fact.id = ids[id];
-    fact.text = node.isOperator() ? printed.lines[next++].text : ids[id];
-    fact.kind = kindOf(dag, node);
-    for (const NodeId operand : node.inputs()) fact.operands.push_back(ids[operand]);
-    const Result<Expression> subtree = dag.subtree(id, kLongestInfix);
-    if (subtree) fact.infix = srjit::print(*subtree, Language::kInfix, columns_);
+std::string dotOf(const std::vector<NamedGraph>& graphs) {
+  NodeNames names;
+  std::string text = "digraph srjit {\n  node [shape=box, fontname=\"monospace\"];\n";
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    const std::string statements = statementsOf(graphs[g].dag, fmt::format("g{}n", g), names);
+    text += graphs.size() == 1
+                ? statements
+                : fmt::format("  subgraph cluster{} {{\n    label=\"{}\";\n{}  }}\n", g, graphs[g].name, statements);
   }
-  return facts;
+  return text + "}\n";
 }
 
 }  // namespace srjit::explain

@@ -3,6 +3,7 @@
 #include <bit>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "compiler/host/print_program.h"
 #include "compiler/host/program.h"
@@ -23,37 +24,35 @@ class NodeFinder {
   explicit NodeFinder(const Dag& dag) : dag_(dag) {
     for (NodeId id = 0; id < dag.size(); ++id) {
       const Node& node = dag.node(id);
-      if (node.isOperator()) operators_[{node.op, node.operands}] = id;
-      if (node.kind == Token::Kind::kVariable) variables_[node.index] = id;
-      if (node.kind == Token::Kind::kParameter) parameters_[node.index] = id;
-      if (node.kind == Token::Kind::kConstant) constants_[std::bit_cast<std::uint64_t>(node.value)] = id;
+      const auto which = node.kind == Token::Kind::kOp         ? static_cast<std::uint64_t>(node.op)
+                         : node.kind == Token::Kind::kConstant ? std::bit_cast<std::uint64_t>(node.value)
+                                                               : node.index;
+      ids_[{node.kind, which, node.isOperator() ? node.operands : Operands{}}] = id;
     }
   }
 
-  NodeId variable(std::uint32_t column) const { return at(variables_, column); }
-  NodeId parameter(std::uint32_t index) const { return at(parameters_, index); }
-  NodeId constant(double value) const { return at(constants_, std::bit_cast<std::uint64_t>(value)); }
+  NodeId variable(std::uint32_t column) const { return at(Token::Kind::kVariable, column); }
+  NodeId parameter(std::uint32_t index) const { return at(Token::Kind::kParameter, index); }
+  NodeId constant(double value) const { return at(Token::Kind::kConstant, std::bit_cast<std::uint64_t>(value)); }
   /// Operands of commutative operators may stand in either order.
   NodeId apply(Op op, Operands operands) const {
     for (std::size_t k = static_cast<std::size_t>(arityOf(op)); k < kMaxArity; ++k) operands[k] = 0;
-    const NodeId found = at(operators_, std::pair{op, operands});
+    const NodeId found = at(Token::Kind::kOp, static_cast<std::uint64_t>(op), operands);
     if (found != kNothing || !infoOf(op).has(OpProps::kCommutative)) return found;
     std::swap(operands[0], operands[1]);
-    return at(operators_, std::pair{op, operands});
+    return at(Token::Kind::kOp, static_cast<std::uint64_t>(op), operands);
   }
   bool isLeaf(NodeId id) const { return id != kNothing && !dag_.node(id).isOperator(); }
 
  private:
-  template <class Map, class Key>
-  static NodeId at(const Map& map, const Key& key) {
-    const auto found = map.find(key);
-    return found == map.end() ? kNothing : found->second;
+  NodeId at(Token::Kind kind, std::uint64_t which, const Operands& operands = {}) const {
+    const auto found = ids_.find({kind, which, operands});
+    return found == ids_.end() ? kNothing : found->second;
   }
 
   const Dag& dag_;
-  std::map<std::pair<Op, Operands>, NodeId> operators_;
-  std::map<std::uint32_t, NodeId> variables_, parameters_;
-  std::map<std::uint64_t, NodeId> constants_;  ///< by bits
+  /// By kind; operator, index or bits of the value; and operands.
+  std::map<std::tuple<Token::Kind, std::uint64_t, Operands>, NodeId> ids_;
 };
 
 /// The machine of the GPU's interpreter over nodes.
@@ -188,56 +187,39 @@ HandlerTable handlersFor(const Request& request, const Dag& dag) {
 
 }  // namespace
 
-Result<Stage> bytecodeStage(const Request& request, const FinalGraph& graph) {
+Result<Json> bytecodeStage(const Request& request, const FinalGraph& graph) {
   const HandlerTable table = handlersFor(request, graph.dag);
   EncodeOptions options;
   options.staged_columns = graph.dag.variableCount();
   options.max_slots = DeviceToken::kColumnMask;
   const Result<Bytecode> code = encode(graph.dag, table, options);
   if (!code) return code.error();
-  Stage stage{"bytecode",
-              "GPU interpreter",
-              "program of the GPU's interpreter",
-              "as sr-jit bytecode prints it: the height of the stack, then the token",
-              ";",
-              {},
-              {}};
+  Stage stage{"bytecode", "GPU interpreter", "program of the GPU's interpreter",
+              "as sr-jit bytecode prints it: the height of the stack, then the token", ";"};
   TokenReader reader(graph, table, options, code->slots);
   const std::vector<std::string> lines = splitLines(printBytecode(*code, table, options));
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    stage.lines.push_back({lines[i], reader.read(code->tokens[i]), {}, true});
+  for (std::size_t i = 0; i < lines.size(); ++i) stage.lines.push_back({lines[i], reader.read(code->tokens[i])});
   stage.counts = {{"tokens", static_cast<double>(code->tokens.size())}, {"slots", static_cast<double>(code->slots)}};
-  return stage;
+  return stage.json();
 }
 
-Result<Stage> hostProgramStage(const FinalGraph& graph) {
+Result<Json> hostProgramStage(const FinalGraph& graph) {
   const Result<HostProgram> program = encodeForHost(graph.dag);
   if (!program) return program.error();
-  Stage stage{"host-bytecode",
-              "CPU interpreter",
-              "program of the processor's interpreter",
-              "as sr-jit bytecode --host prints it: each instruction runs over a block of rows",
-              ";",
-              {},
-              {}};
+  Stage stage{"host-bytecode", "CPU interpreter", "program of the processor's interpreter",
+              "as sr-jit bytecode --host prints it: each instruction runs over a block of rows", ";"};
   const NodeFinder finder(graph.dag);
-  std::map<std::uint32_t, NodeId> slots, outputs;
+  std::map<std::pair<HostOperand::Base, std::uint32_t>, NodeId> places;  // slots and outputs
   const auto nodeIn = [&](HostOperand operand) {
-    switch (operand.base()) {
-      case HostOperand::kColumn:
-        return finder.variable(operand.index());
-      case HostOperand::kParameter: {
-        // Constants that no pass hoisted are behind the parameters.
-        const std::size_t parameters = graph.dag.parameters().size();
-        return operand.index() < parameters ? finder.parameter(operand.index())
-                                            : finder.constant(program->constants[operand.index() - parameters]);
-      }
-      case HostOperand::kSlot:
-        return slots.contains(operand.index()) ? slots[operand.index()] : kNothing;
-      case HostOperand::kOutput:
-        return outputs.contains(operand.index()) ? outputs[operand.index()] : kNothing;
+    if (operand.base() == HostOperand::kColumn) return finder.variable(operand.index());
+    if (operand.base() == HostOperand::kParameter) {
+      // Constants that no pass hoisted are behind the parameters.
+      const std::size_t parameters = graph.dag.parameters().size();
+      return operand.index() < parameters ? finder.parameter(operand.index())
+                                          : finder.constant(program->constants[operand.index() - parameters]);
     }
-    __builtin_unreachable();
+    const auto found = places.find({operand.base(), operand.index()});
+    return found == places.end() ? kNothing : found->second;
   };
   const std::vector<std::string> lines = splitLines(printProgram(*program, graph.dag));
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -247,8 +229,7 @@ Result<Stage> hostProgramStage(const FinalGraph& graph) {
     Operands operands{};
     for (int k = 0; k < arity; ++k) operands[static_cast<std::size_t>(k)] = nodeIn(instruction.operands[k]);
     const NodeId made = key.op < 0 ? operands[0] : finder.apply(static_cast<Op>(key.op), operands);
-    auto& places = instruction.destination.base() == HostOperand::kSlot ? slots : outputs;
-    places[instruction.destination.index()] = made;
+    places[{instruction.destination.base(), instruction.destination.index()}] = made;
     Ids ids;
     if (made != kNothing) ids.push_back(graph.ids[made]);
     for (int k = 0; k < arity && key.op >= 0; ++k) {
@@ -257,11 +238,11 @@ Result<Stage> hostProgramStage(const FinalGraph& graph) {
         ids.push_back(graph.ids[operand]);
       }
     }
-    stage.lines.push_back({lines[i], std::move(ids), {}, true});
+    stage.lines.push_back({lines[i], std::move(ids)});
   }
   stage.counts = {{"instructions", static_cast<double>(program->instructions.size())},
                   {"slots", static_cast<double>(program->slots)}};
-  return stage;
+  return stage.json();
 }
 
 }  // namespace srjit::explain

@@ -1,9 +1,6 @@
-#include "tools/explain/sample.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,12 +9,14 @@
 
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
-#include "runtime/engine.h"
 #include "runtime/platform/clock.h"
+#include "tools/explain/stages.h"
 
 namespace srjit::explain {
 namespace {
 
+constexpr std::size_t kBoundRows = 256;          // of which error bounds are taken
+constexpr std::size_t kTimedRows = 65'536;       // if no data are given
 constexpr std::size_t kLongestBounded = 10'000;  // tokens of what a node computes
 constexpr int kRepetitions = 5;
 
@@ -47,14 +46,19 @@ std::size_t expressionOf(const Dag& dag, NodeId node) {
   return 0;
 }
 
+struct ErrorBound {
+  double absolute, relative;
+};
+
 /// What a row of this value and error adds to the bounds; infinite where nothing is promised.
 ErrorBound boundOf(const Bounded& result) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
-  if (!std::isfinite(result.error)) return {.absolute = kNone, .relative = kNone};
-  if (result.error == 0 || !std::isfinite(result.value))
-    return {.absolute = 0, .relative = 0};  // of the latter kernels give the same
-  return {.absolute = result.error, .relative = result.value == 0 ? kNone : result.error / std::fabs(result.value)};
+  if (!std::isfinite(result.error)) return {kNone, kNone};
+  if (result.error == 0 || !std::isfinite(result.value)) return {0, 0};  // kernels give the same value if not finite
+  return {result.error, result.value == 0 ? kNone : result.error / std::fabs(result.value)};
 }
+
+Json numberOf(double value) { return std::isfinite(value) ? Json(value) : Json("inf"); }
 
 /// The seconds that `run` took, the least of several.
 template <class Run>
@@ -99,7 +103,7 @@ Result<std::pair<double, double>> secondsOf(const Engine& engine, const Dataset&
 }  // namespace
 
 Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
-                  Explanation& to) {
+                  Json& to) {
   DataView view;
   for (const std::vector<double>& column : sample.columns) view.columns.emplace_back(column);
   const Result<Dataset> data = engine.upload(view);
@@ -109,9 +113,13 @@ Status addTimesOf(const Engine& engine, const std::string& device, const Request
     const auto seconds = isDouble(request.precision) ? secondsOf<double>(engine, *data, tier, request)
                                                      : secondsOf<float>(engine, *data, tier, request);
     if (seconds) {
-      to.times.push_back({device, nameOf(tier), seconds->first, seconds->second, sample.rows});
+      to["times"].push_back({{"device", device},
+                             {"tier", nameOf(tier)},
+                             {"compile_seconds", seconds->first},
+                             {"evaluate_seconds", seconds->second},
+                             {"rows", sample.rows}});
     } else {
-      to.notices.push_back(fmt::format("no time of {} on {}: {}", nameOf(tier), device, seconds.error().message));
+      to["notices"].push_back(fmt::format("no time of {} on {}: {}", nameOf(tier), device, seconds.error().message));
     }
   }
   return okStatus();
@@ -143,11 +151,9 @@ Sample sampleFor(const Request& request) {
   return sample;
 }
 
-void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Explanation& to) {
+void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Json& to) {
   const Arithmetic arithmetic{request.precision, request.math};
   const std::size_t rows = std::min(kBoundRows, sample.rows);
-  std::map<Id, NodeFacts*> facts;
-  for (NodeFacts& fact : to.nodes) facts[fact.id] = &fact;
   std::vector<double> row(sample.columns.size());
   for (NodeId id = 0; id < graph.dag.size(); ++id) {
     const Result<Expression> subtree = graph.dag.subtree(id, kLongestBounded);
@@ -161,11 +167,12 @@ void addErrorBounds(const Request& request, const FinalGraph& graph, const Sampl
       bound.absolute = std::max(bound.absolute, of_row.absolute);
       bound.relative = std::max(bound.relative, of_row.relative);
     }
-    facts.at(graph.ids[id])->bound = bound;
+    to["nodes"][graph.ids[id]]["bound"] = {{"absolute", numberOf(bound.absolute)},
+                                           {"relative", numberOf(bound.relative)}};
   }
 }
 
-Status addTimes(const Request& request, const Sample& sample, Explanation& to) {
+Status addTimes(const Request& request, const Sample& sample, Json& to) {
   const auto add = [&](const char* device) -> Status {
     EngineOptions options;
     options.device = device;
@@ -178,7 +185,7 @@ Status addTimes(const Request& request, const Sample& sample, Explanation& to) {
   };
   if (Status cpu = add("cpu"); !cpu) return cpu;
   if (const Status gpu = add("cuda:0"); !gpu) {
-    to.notices.push_back("no times of a GPU: " + gpu.error().message);
+    to["notices"].push_back("no times of a GPU: " + gpu.error().message);
   }
   return okStatus();
 }

@@ -1,28 +1,79 @@
-// The stages of an explanation that are code.
+// The parts of an explanation that are code or numbers about it.
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-#include "ir/error.h"
+#include "compiler/sass/instruction.h"
+#include "runtime/engine.h"
 #include "tools/explain/graphs.h"
-#include "tools/explain/request.h"
 
 namespace srjit::explain {
+
+/// A line of a stage's text.
+struct Line {
+  std::string text;
+  Ids nodes;
+  bool is_instruction = true;
+  Json machine = nullptr;  ///< facts of the direct tier's instruction, if it is one
+};
+
+/// A stage before it is JSON.
+struct Stage {
+  const char *name, *short_title, *title, *note;
+  const char* comment;  ///< what a comment begins with in this text
+  std::vector<Line> lines = {};
+  std::vector<std::pair<std::string, double>> counts = {};
+
+  Json json() const;
+};
 
 /// LLVM IR and PTX of a GPU's kernel of predictions, of four rows per thread; LLVM IR and assembly of the processor's.
 /// Their nodes are known by the places that the code names (compiler/lowering/source_map.h): those of node i are line
 /// i + 1. The lines of a function that is called have the nodes of its calls.
-Result<Stage> llvmIrStage(const Request& request, const FinalGraph& graph);
-Result<Stage> ptxStage(const Request& request, const FinalGraph& graph);
-Result<Stage> hostIrStage(const Request& request, const FinalGraph& graph);
-Result<Stage> assemblyStage(const Request& request, const FinalGraph& graph);
+Result<Json> llvmIrStage(const Request& request, const FinalGraph& graph);
+Result<Json> ptxStage(const Request& request, const FinalGraph& graph);
+Result<Json> hostIrStage(const Request& request, const FinalGraph& graph);
+Result<Json> assemblyStage(const Request& request, const FinalGraph& graph);
 
 /// Programs of the interpreters of a GPU and of the processor. The nodes of a token are found by running the program
 /// over nodes instead of numbers: the operator that it computes and leaves that it reads.
-Result<Stage> bytecodeStage(const Request& request, const FinalGraph& graph);
-Result<Stage> hostProgramStage(const FinalGraph& graph);
+Result<Json> bytecodeStage(const Request& request, const FinalGraph& graph);
+Result<Json> hostProgramStage(const FinalGraph& graph);
 
 /// Machine code of the direct tier, decoded. Its nodes are those of DirectTrace.
-Result<Stage> directStage(const Request& request, const FinalGraph& graph);
+Result<Json> directStage(const Request& request, const FinalGraph& graph);
+
+/// For each instruction, the registers that it reads or writes, or whose values a later one reads: live variables by
+/// iteration to a fixed point, backwards along all paths (A. Aho et al., "Compilers", 2nd ed., 9.2.5). Branches go
+/// where their offsets say, an indexed branch to any of `targets` (in instructions), so it is no return of a
+/// subroutine; a word that is not known has no effect. Uniform registers and predicates do not count.
+std::vector<unsigned> liveRegisters(std::span<const std::optional<sass::Instruction>> code,
+                                    std::span<const std::size_t> targets);
+
+/// Columns of the request's data, or drawn ones: uniform on [0.5, 2), the same in every run.
+struct Sample {
+  std::vector<std::vector<double>> columns;
+  std::size_t rows;
+  std::string description;
+};
+Sample sampleFor(const Request& request);
+
+/// Sets the error bounds of the nodes of the last graph, over the first 256 rows: how far a node's number may be from
+/// that of exact arithmetic, by evaluateBounded() (ir/reference.h), a running error bound (N. Higham, "Accuracy and
+/// Stability of Numerical Algorithms", 2nd ed., 2002, 3.3). With value v and bound e in a row, `absolute` is the
+/// largest e, and `relative` the largest e / |v|; "inf" where nothing is promised for some row.
+void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Json& to);
+
+/// Measures the tiers of an engine of this device, which has the precision and math mode of the request; each time is
+/// the least of several. A tier that does not work is a notice. Errors: those of Engine::upload().
+Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
+                  Json& to);
+
+/// Measures the tiers of the processor, and those of the first GPU if there is one that can be used.
+Status addTimes(const Request& request, const Sample& sample, Json& to);
 
 }  // namespace srjit::explain

@@ -1,115 +1,116 @@
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "ir/text/lexer.h"
-#include "tools/explain/output.h"
+#include "tools/explain/explain.h"
 
 namespace srjit::explain {
 namespace {
 
-using Texts = std::map<Id, std::string>;
+using Text = const std::string&;
+
+Text textIn(const Json& value) { return value.get_ref<Text>(); }
 
 /// "%6 = sin x0"; of a leaf its id.
-std::string meaningOf(const Id& id, const Texts& texts) {
-  const auto found = texts.find(id);
-  return found == texts.end() || found->second == id ? id : id + " = " + found->second;
+std::string meaningOf(Text id, const Json& nodes) {
+  const auto found = nodes.find(id);
+  return found == nodes.end() || found->at("text") == id ? id : id + " = " + textIn(found->at("text"));
 }
 
 /// "%6 = sin x0": a leaf that is the operand of an operator here is not said again.
-std::string meaningsOf(const Ids& ids, const Texts& texts) {
+std::string meaningsOf(const Json& ids, const Json& nodes) {
   std::string text;
-  std::set<Id> said;
-  for (const Id& id : ids) {
-    const auto found = texts.find(id);
-    if (said.contains(id)) continue;
-    text += (text.empty() ? "" : "; ") + meaningOf(id, texts);
-    if (found == texts.end()) continue;
-    std::string_view operands = found->second;
-    while (!operands.empty()) {
-      const std::size_t end = std::min(operands.find_first_of(" ,"), operands.size());
-      said.emplace(operands.substr(0, end));
-      operands.remove_prefix(std::min(end + 1, operands.size()));
-    }
+  std::set<std::string> said;
+  for (const Json& id : ids) {
+    if (said.contains(textIn(id))) continue;
+    text += (text.empty() ? "" : "; ") + meaningOf(textIn(id), nodes);
+    const auto found = nodes.find(textIn(id));
+    if (found == nodes.end()) continue;
+    said.insert(textIn(id));
+    for (const Json& operand : found->at("operands")) said.insert(textIn(operand));
   }
   return text;
 }
 
-std::string textOf(const Graph& graph, const Texts& texts) {
-  std::string text = fmt::format("; after {}: {}\n", graph.name, graph.doc);
-  for (const Fired& rule : graph.fired) {
-    text += fmt::format(";   {:{}}{} -> {} ({}): {} becomes {}\n", "", 2 * rule.depth, rule.pattern, rule.replacement,
-                        rule.keeps, meaningOf(rule.before, texts), meaningOf(rule.after, texts));
+std::string textOfGraph(const Json& graph, const Json& nodes) {
+  std::string text = fmt::format("\n; after {}: {}\n", textIn(graph["name"]), textIn(graph["doc"]));
+  for (const Json& rule : graph["fired"]) {
+    text += fmt::format(";   {:{}}{} -> {} ({}): {} becomes {}\n", "", 2 * rule["depth"].get<int>(),
+                        textIn(rule["pattern"]), textIn(rule["replacement"]), textIn(rule["keeps"]),
+                        meaningOf(textIn(rule["before"]), nodes), meaningOf(textIn(rule["after"]), nodes));
   }
-  for (const GraphLine& line : graph.lines) {
-    const auto isOneOf = [&](const Ids& ids) { return std::ranges::find(ids, line.id) != ids.end(); };
-    const char* const sign = isOneOf(graph.added)       ? "+"
-                             : isOneOf(graph.moved)     ? "^"
-                             : isOneOf(graph.respelled) ? "~"
-                                                        : " ";
-    text += fmt::format("{} {} = {}\n", sign, line.id, line.text);
+  for (const Json& line : graph["lines"]) {
+    const auto isOneOf = [&](const char* list) {
+      return std::ranges::find(graph[list], line["node"]) != graph[list].end();
+    };
+    const char* const sign = isOneOf("added") ? "+" : isOneOf("moved") ? "^" : isOneOf("respelled") ? "~" : " ";
+    text += fmt::format("{} {} = {}\n", sign, textIn(line["node"]), textIn(line["text"]));
   }
-  for (const Id& id : graph.removed) text += fmt::format("- {}\n", meaningOf(id, texts));
-  for (const auto& [name, id] : graph.roots) text += fmt::format("  {} = {}\n", name, id);
+  for (const Json& id : graph["removed"]) text += fmt::format("- {}\n", meaningOf(textIn(id), nodes));
+  for (const Json& root : graph["roots"]) text += fmt::format("  {} = {}\n", textIn(root[0]), textIn(root[1]));
   return text;
 }
 
-std::string textOf(const MachineFacts& facts) {
-  std::string waits = "-";
-  for (const unsigned barrier : facts.waits) waits += std::to_string(barrier);
-  const auto number = [](const std::optional<unsigned>& barrier) { return barrier ? std::to_string(*barrier) : "-"; };
-  return fmt::format("{:<7} latency {}{:<3} stall {:<2} {} wait {} write {} read {} live {}", facts.pipe,
-                     facts.variable_latency ? "~" : "", facts.latency, facts.stall, facts.yield ? "yield" : "     ",
-                     facts.waits.empty() ? waits : waits.substr(1), number(facts.write_barrier),
-                     number(facts.read_barrier), facts.live);
+std::string textOfMachine(const Json& facts) {
+  std::string waits;
+  for (const Json& barrier : facts["waits"]) waits += barrier.dump();
+  const auto number = [&](const char* name) { return facts.contains(name) ? facts[name].dump() : "-"; };
+  return fmt::format(" {:<7} latency {}{:<3} stall {:<2} {} wait {} write {} read {} live {}", textIn(facts["pipe"]),
+                     facts["timing"] == "variable" ? "~" : "", number("latency"), number("stall"),
+                     facts["yield"] == true ? "yield" : "     ", waits.empty() ? "-" : waits, number("write_barrier"),
+                     number("read_barrier"), number("live"));
 }
 
-std::string textOf(const Stage& stage, const Texts& texts) {
+std::string textOfStage(const Json& stage, const Json& nodes) {
   constexpr std::size_t kWidest = 72;
+  Text comment = textIn(stage["comment"]);
   std::size_t width = 0;
-  for (const Line& line : stage.lines) width = std::max(width, std::min(line.text.size(), kWidest));
-  std::string text = fmt::format("{} {}: {}\n", stage.comment, stage.title, stage.note);
-  for (const Count& count : stage.counts) text += fmt::format("{}   {} {}\n", stage.comment, count.value, count.what);
-  for (const Line& line : stage.lines) {
-    text += line.text;
-    if (line.machine || !line.nodes.empty()) {
-      text += std::string(width - std::min(width, line.text.size()), ' ') + "  " + stage.comment;
-    }
-    if (line.machine) text += ' ' + textOf(*line.machine);
-    if (!line.nodes.empty()) text += ' ' + meaningsOf(line.nodes, texts);
-    text += '\n';
+  for (const Json& line : stage["lines"]) width = std::max(width, std::min(textIn(line["text"]).size(), kWidest));
+  std::string text = fmt::format("\n{} {}: {}\n", comment, textIn(stage["title"]), textIn(stage["note"]));
+  for (const auto& [what, count] : stage["counts"].items()) {
+    text += fmt::format("{}   {} {}\n", comment, count.get<double>(), what);
+  }
+  for (const Json& line : stage["lines"]) {
+    std::string said = line.contains("machine") ? textOfMachine(line["machine"]) : "";
+    if (line.contains("nodes")) said += ' ' + meaningsOf(line["nodes"], nodes);
+    text += said.empty() ? textIn(line["text"]) + '\n'
+                         : fmt::format("{:<{}}  {}{}\n", textIn(line["text"]), width, comment, said);
   }
   return text;
+}
+
+std::string textOfBound(const Json& bound) {
+  return bound.is_string() ? textIn(bound) : fmt::format("{:.3g}", bound.get<double>());
 }
 
 }  // namespace
 
-std::string asText(const Explanation& explanation) {
-  Texts texts;
-  for (const NodeFacts& node : explanation.nodes) texts[node.id] = node.text;
+std::string asText(const Json& explanation) {
+  const Json& nodes = explanation["nodes"];
   std::string text;
-  for (std::size_t e = 0; e < explanation.sources.size(); ++e) {
-    text += fmt::format("; expression {}: {}\n", e + 1, text::printable(explanation.sources[e].text));
+  for (std::size_t e = 0; e < explanation["sources"].size(); ++e) {
+    text += fmt::format("; expression {}: {}\n", e + 1, text::printable(textIn(explanation["sources"][e]["text"])));
   }
-  for (const Graph& graph : explanation.graphs) text += '\n' + textOf(graph, texts);
-  if (!explanation.gradient.roots.empty()) text += '\n' + textOf(explanation.gradient, texts);
-  text += fmt::format("\n; error bounds ({})\n; {:<8}{:>14}{:>14}  {}\n", explanation.sample, "node", "relative",
-                      "absolute", "instructions on a GPU, about");
-  for (const NodeFacts& node : explanation.nodes) {
-    if (!node.bound || node.kind != "operator") continue;
-    text += fmt::format("  {:<8}{:>14.3g}{:>14.3g}  {:<4} {}\n", node.id, node.bound->relative, node.bound->absolute,
-                        node.weight, node.text);
+  for (const Json& graph : explanation["graphs"]) text += textOfGraph(graph, nodes);
+  if (explanation.contains("gradient")) text += textOfGraph(explanation["gradient"], nodes);
+  text += fmt::format("\n; error bounds ({})\n; {:<8}{:>14}{:>14}  {}\n", textIn(explanation["sample"]), "node",
+                      "relative", "absolute", "instructions on a GPU, about");
+  for (const auto& [id, node] : nodes.items()) {
+    if (!node.contains("bound") || node["kind"] != "operator") continue;
+    text += fmt::format("  {:<8}{:>14}{:>14}  {:<4} {}\n", id, textOfBound(node["bound"]["relative"]),
+                        textOfBound(node["bound"]["absolute"]), node.value("weight", 0), textIn(node["text"]));
   }
-  for (const Stage& stage : explanation.stages) text += '\n' + textOf(stage, texts);
-  if (!explanation.times.empty()) text += "\n; times (of the processor: one thread)\n";
-  for (const Time& time : explanation.times) {
-    text += fmt::format(";   {} {:<10} {:>10.1f} us to compile {:>10.1f} us for {} rows\n", time.device, time.tier,
-                        time.compile_seconds * 1e6, time.evaluate_seconds * 1e6, time.rows);
+  for (const Json& stage : explanation["stages"]) text += textOfStage(stage, nodes);
+  if (!explanation["times"].empty()) text += "\n; times (of the processor: one thread)\n";
+  for (const Json& time : explanation["times"]) {
+    text += fmt::format(";   {} {:<10} {:>10.1f} us to compile {:>10.1f} us for {} rows\n", textIn(time["device"]),
+                        textIn(time["tier"]), time["compile_seconds"].get<double>() * 1e6,
+                        time["evaluate_seconds"].get<double>() * 1e6, time["rows"].get<std::size_t>());
   }
-  for (const std::string& notice : explanation.notices) text += "; " + notice + '\n';
+  for (const Json& notice : explanation["notices"]) text += "; " + textIn(notice) + '\n';
   return text;
 }
 

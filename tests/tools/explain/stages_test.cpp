@@ -1,8 +1,8 @@
 // The data of explanations: every stage, and what belongs together in it.
-#include "tools/explain/request.h"
+#include "tools/explain/explain.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -14,9 +14,7 @@
 #include "tests/generators/population.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/tools/process.h"
-#include "tools/explain/liveness.h"
-#include "tools/explain/output.h"
-#include "tools/explain/sample.h"
+#include "tools/explain/stages.h"
 #include "tools/line_diff.h"
 
 namespace srjit::explain {
@@ -41,13 +39,11 @@ Request requestFor(const std::vector<std::string>& texts, Precision precision = 
   return request;
 }
 
-const Stage& stageOf(const Explanation& explanation, const std::string& name) {
-  return *std::ranges::find(explanation.stages, name, &Stage::name);
+const Json& stageOf(const Json& explanation, const std::string& name) {
+  return *std::ranges::find_if(explanation["stages"], [&](const Json& stage) { return stage["name"] == name; });
 }
 
-const NodeFacts& factsOf(const Explanation& explanation, const Id& id) {
-  return *std::ranges::find(explanation.nodes, id, &NodeFacts::id);
-}
+Ids nodesOf(const Json& line) { return line.value("nodes", Ids{}); }
 
 const std::vector<std::string> kTexts = {"sin(x0)^2 + x1/4", "p0*exp(-p1*x0) + sin(x0)", "max(x0, x1) - log(x1)"};
 
@@ -65,23 +61,20 @@ const std::map<std::string, std::vector<std::string>> kCommandOf = {
 TEST(Explain, StagesAreWhatTheCommandsPrint) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
-      const Explanation explanation = explain(requestFor(kTexts, precision, math)).value();
-      ASSERT_EQ(explanation.stages.size(), kCommandOf.size());
+      const Json explanation = explain(requestFor(kTexts, precision, math)).value();
+      ASSERT_EQ(explanation["stages"].size(), kCommandOf.size());
       for (const auto& [name, command] : kCommandOf) {
         std::vector<std::string> words = command;
         words.insert(words.end(), {"--precision", nameOf(precision), "--math", nameOf(math)});
         words.insert(words.end(), kTexts.begin(), kTexts.end());
         std::vector<std::string> printed = splitLines(runCommand(words, "/").out);
-        const Stage& stage = stageOf(explanation, name);
+        Ids lines;
+        for (const Json& line : stageOf(explanation, name)["lines"]) lines.push_back(line["text"]);
         if (name == "direct") {  // which has a line about the kernel, what instructions say, and padding
-          ASSERT_GT(printed.size(), stage.lines.size());
-          for (std::size_t i = 0; i < stage.lines.size(); ++i) {
-            EXPECT_THAT(printed[i + 1], testing::StartsWith(stage.lines[i].text));
-          }
+          ASSERT_GT(printed.size(), lines.size());
+          for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_THAT(printed[i + 1], testing::StartsWith(lines[i]));
           continue;
         }
-        std::vector<std::string> lines;
-        for (const Line& line : stage.lines) lines.push_back(line.text);
         EXPECT_EQ(lines, printed) << name;
       }
     }
@@ -90,14 +83,14 @@ TEST(Explain, StagesAreWhatTheCommandsPrint) {
 
 TEST(Explain, EveryNodeIsInEveryStage) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    const Explanation explanation = explain(requestFor(kTexts, precision)).value();
-    for (const Stage& stage : explanation.stages) {
+    const Json explanation = explain(requestFor(kTexts, precision)).value();
+    for (const Json& stage : explanation["stages"]) {
       std::set<Id> seen;
-      for (const Line& line : stage.lines) seen.insert(line.nodes.begin(), line.nodes.end());
-      for (const GraphLine& node : explanation.graphs.back().lines) {
+      for (const Json& line : stage["lines"]) std::ranges::copy(nodesOf(line), std::inserter(seen, seen.end()));
+      for (const Json& node : explanation["graphs"].back()["lines"]) {
         // Negation is part of the operands of machine instructions.
-        const bool is_modifier = node.text.starts_with("neg ") && stage.name == "direct";
-        EXPECT_TRUE(seen.contains(node.id) || is_modifier) << stage.name << ' ' << node.id << " = " << node.text;
+        const bool is_modifier = node["text"].get<std::string>().starts_with("neg ") && stage["name"] == "direct";
+        EXPECT_TRUE(seen.contains(node["node"].get<Id>()) || is_modifier) << stage["name"] << ' ' << node;
       }
     }
   }
@@ -110,27 +103,26 @@ TEST(Explain, IdsNameKnownNodesOnly) {
     for (const Expression& expression : ExpressionGenerator(options).batch(4)) {
       texts.push_back(print(expression, Language::kInfix));
     }
-    const Explanation explanation = explain(requestFor(texts)).value();
-    std::set<Id> known;
-    for (const NodeFacts& node : explanation.nodes) EXPECT_TRUE(known.insert(node.id).second) << node.id;
-    const auto check = [&](const Ids& ids) {
-      for (const Id& id : ids) EXPECT_TRUE(known.contains(id)) << id;
+    const Json explanation = explain(requestFor(texts)).value();
+    const Json& known = explanation["nodes"];
+    const auto check = [&](const Json& ids) {
+      for (const Json& id : ids) EXPECT_TRUE(known.contains(id.get<Id>())) << id;
     };
-    for (const NodeFacts& node : explanation.nodes) check(node.operands);
-    for (const Source& source : explanation.sources) {
-      for (const SourceToken& token : source.tokens) check({token.node});
+    for (const auto& [id, node] : known.items()) check(node["operands"]);
+    for (const Json& source : explanation["sources"]) {
+      for (const Json& token : source["tokens"]) check(Json::array({token["node"]}));
     }
-    std::vector<Graph> graphs = explanation.graphs;
-    graphs.push_back(explanation.gradient);
-    for (const Graph& graph : graphs) {
-      for (const GraphLine& line : graph.lines) check({line.id});
-      for (const auto& [name, root] : graph.roots) check({root});
-      for (const Fired& rule : graph.fired) check({rule.before, rule.after});
-      for (const auto& [before, after] : graph.replaced) check({before, after});
-      check(graph.added), check(graph.removed);
+    Json graphs = explanation["graphs"];
+    if (explanation.contains("gradient")) graphs.push_back(explanation["gradient"]);
+    for (const Json& graph : graphs) {
+      for (const Json& line : graph["lines"]) check(Json::array({line["node"]}));
+      for (const Json& root : graph["roots"]) check(Json::array({root[1]}));
+      for (const Json& rule : graph["fired"]) check(Json::array({rule["before"], rule["after"]}));
+      for (const Json& pair : graph["replaced"]) check(pair);
+      for (const char* list : {"added", "removed", "moved", "respelled"}) check(graph[list]);
     }
-    for (const Stage& stage : explanation.stages) {
-      for (const Line& line : stage.lines) check(line.nodes);
+    for (const Json& stage : explanation["stages"]) {
+      for (const Json& line : stage["lines"]) check(nodesOf(line));
     }
   }
 }
@@ -139,66 +131,68 @@ TEST(Explain, GraphsAreThoseOfTheCommand) {
   std::vector<std::string> words = {"passes", "--print-after", "all", "--json"};
   words.insert(words.end(), kTexts.begin(), kTexts.end());
   const auto printed = nlohmann::json::parse(runCommand(words, "/").out);
-  const Explanation explanation = explain(requestFor(kTexts)).value();
-  ASSERT_EQ(explanation.graphs.size(), printed["passes"].size() + 1);
-  for (std::size_t g = 0; g < explanation.graphs.size(); ++g) {
-    const Graph& graph = explanation.graphs[g];
+  const Json explanation = explain(requestFor(kTexts)).value();
+  ASSERT_EQ(explanation["graphs"].size(), printed["passes"].size() + 1);
+  for (std::size_t g = 0; g < explanation["graphs"].size(); ++g) {
+    const Json& graph = explanation["graphs"][g];
     std::string text;
-    for (const GraphLine& line : graph.lines) text += line.id + " = " + line.text + '\n';
-    for (const auto& [name, id] : graph.roots) text += name + " = " + id + '\n';
+    for (const Json& line : graph["lines"]) text += line["node"].get<Id>() + " = " + line["text"].get<Id>() + '\n';
+    for (const Json& root : graph["roots"]) text += root[0].get<Id>() + " = " + root[1].get<Id>() + '\n';
     const nlohmann::json& expected = g == 0 ? printed["input"] : printed["passes"][g - 1]["graph"];
     EXPECT_EQ(expected.get<std::string>(), text);
   }
 }
 
 TEST(Explain, SaysWhichRuleFired) {
-  const Explanation explanation = explain(requestFor({"sin(x0)^2 + x1/4"})).value();
-  const Graph& simplified = explanation.graphs.at(1);
-  ASSERT_EQ(simplified.fired.size(), 3U);
-  EXPECT_EQ(simplified.fired[0].pattern, "x0 ^ 2");
-  EXPECT_EQ(simplified.fired[0].keeps, "precise");
-  EXPECT_EQ(factsOf(explanation, simplified.fired[0].before).text, "pow %0, 2");
-  EXPECT_EQ(factsOf(explanation, simplified.fired[0].after).text, "square %0");
-  EXPECT_EQ(simplified.fired[2].depth, 1U);
-  EXPECT_EQ(simplified.fired[2].after, "0.25");
-  EXPECT_THAT(simplified.removed, Contains(simplified.fired[0].before));
-  EXPECT_THAT(simplified.added, Contains(simplified.fired[0].after));
+  const Json explanation = explain(requestFor({"sin(x0)^2 + x1/4"})).value();
+  const Json &graphs = explanation["graphs"], &nodes = explanation["nodes"], &simplified = graphs.at(1);
+  const Json& fired = simplified["fired"];
+  ASSERT_EQ(fired.size(), 3U);
+  EXPECT_EQ(fired[0]["pattern"], "x0 ^ 2");
+  EXPECT_EQ(fired[0]["keeps"], "precise");
+  EXPECT_EQ(nodes[fired[0]["before"].get<Id>()]["text"], "pow %0, 2");
+  EXPECT_EQ(nodes[fired[0]["after"].get<Id>()]["text"], "square %0");
+  EXPECT_EQ(fired[2]["depth"], 1U);
+  EXPECT_EQ(fired[2]["after"], "0.25");
+  EXPECT_THAT(simplified["removed"], Contains(fired[0]["before"]));
+  EXPECT_THAT(simplified["added"], Contains(fired[0]["after"]));
   // Literals become parameters, and an operator moves.
-  EXPECT_THAT(explanation.graphs.at(3).respelled, Not(IsEmpty()));
-  EXPECT_TRUE(explanation.graphs.at(3).changed());
-  EXPECT_THAT(explanation.graphs.at(4).moved, Not(IsEmpty()));
+  EXPECT_THAT(graphs.at(3)["respelled"], Not(IsEmpty()));
+  EXPECT_EQ(graphs.at(3)["changed"], true);
+  EXPECT_THAT(graphs.at(4)["moved"], Not(IsEmpty()));
 }
 
 TEST(Explain, TokensAreNodesOfTheFirstGraph) {
-  const Explanation explanation = explain(requestFor({"x0 * -sin(x1)"})).value();
-  const Source& source = explanation.sources.at(0);
+  const Json explanation = explain(requestFor({"x0 * -sin(x1)"})).value();
+  const Json& source = explanation["sources"].at(0);
+  const std::string text = source["text"];
   std::vector<std::string> tokens;
-  for (const SourceToken& token : source.tokens) {
-    tokens.push_back(source.text.substr(token.first, token.size) + ' ' + token.node);
+  for (const Json& token : source["tokens"]) {
+    tokens.push_back(text.substr(token["first"], token["size"]) + ' ' + token["node"].get<Id>());
   }
   EXPECT_THAT(tokens, ElementsAre("x0 x0", "x1 x1", "sin %0", "- %1", "* %2"));
-  EXPECT_THAT(source.tokens[4].operands, ElementsAre(0, 3));
+  EXPECT_THAT(source["tokens"][4]["operands"], ElementsAre(0, 3));
 }
 
 TEST(Explain, HasTheGradient) {
-  const Explanation explanation = explain(requestFor(kTexts)).value();
+  const Json explanation = explain(requestFor(kTexts)).value();
   std::vector<std::string> names;
-  for (const auto& [name, id] : explanation.gradient.roots) names.push_back(name);
+  for (const Json& root : explanation["gradient"]["roots"]) names.push_back(root[0]);
   EXPECT_THAT(names, ElementsAre("expression 1", "expression 2", "derivative of expression 2 by p0",
                                  "derivative of expression 2 by p1", "expression 3"));
-  EXPECT_THAT(explain(requestFor({"x0 + 1"}))->gradient.roots, IsEmpty());
+  EXPECT_FALSE(explain(requestFor({"x0 + 1"}))->contains("gradient"));
 }
 
 TEST(Explain, BoundsErrorsOfNodes) {
   Request request = requestFor({"x0 - x1", "x0 * 3"});
   request.data = {{1.0, 2.0}, {0.5, 2.0}};
-  const Explanation explanation = explain(request).value();
-  const ErrorBound exact = factsOf(explanation, "x0").bound.value();
-  EXPECT_EQ(exact.relative, 0);
+  const Json explanation = explain(request).value();
+  const auto boundOf = [](const Json& of, const Id& id) { return of["nodes"][id]["bound"]; };
+  EXPECT_EQ(boundOf(explanation, "x0")["relative"], 0);
   // A difference of numbers that are so near is exact, a product is rounded.
-  EXPECT_EQ(factsOf(explanation, "%0").bound->absolute, 0);
+  EXPECT_EQ(boundOf(explanation, "%0")["absolute"], 0);
   request.data = {{1.1, 2.3}, {0.5, 2.0}};
-  const double bound = factsOf(explain(request).value(), "%1").bound->relative;
+  const double bound = boundOf(explain(request).value(), "%1")["relative"];
   EXPECT_GT(bound, 0x1p-25);
   EXPECT_LT(bound, 0x1p-22);
 }
@@ -216,12 +210,12 @@ TEST(Explain, MeasuresTheProcessor) {
   Request request = requestFor({"x0 * 2"});
   request.data = {std::vector<double>(1000, 1.5)};
   request.times = true;
-  const Explanation explanation = explain(request).value();
-  ASSERT_GE(explanation.times.size(), 2U);
-  for (const Time& time : explanation.times) {
-    EXPECT_GT(time.compile_seconds, 0);
-    EXPECT_GT(time.evaluate_seconds, 0);
-    EXPECT_EQ(time.rows, 1000U);
+  const Json explanation = explain(request).value();
+  ASSERT_GE(explanation["times"].size(), 2U);
+  for (const Json& time : explanation["times"]) {
+    EXPECT_GT(time["compile_seconds"], 0);
+    EXPECT_GT(time["evaluate_seconds"], 0);
+    EXPECT_EQ(time["rows"], 1000U);
   }
 }
 
@@ -230,20 +224,23 @@ TEST(Explain, MeasuresAGpu) {
   const Engine engine = machine.engine({.precision = Precision::kF32, .math = Math::kPrecise});
   Request request = requestFor({"x0 * 2", "x0 - x1"});
   request.data = {std::vector<double>(300, 1.5), std::vector<double>(300, 0.5)};
-  Explanation explanation;
+  Json explanation{{"times", Json::array()}, {"notices", Json::array()}};
   ASSERT_TRUE(addTimesOf(engine, "cuda:0", request, sampleFor(request), explanation).ok());
   std::vector<std::string> tiers;
-  for (const Time& time : explanation.times) tiers.push_back(time.device + ' ' + time.tier);
+  for (const Json& time : explanation["times"]) {
+    tiers.push_back(time["device"].get<std::string>() + ' ' + time["tier"].get<std::string>());
+  }
   EXPECT_THAT(tiers, Contains("cuda:0 interpret"));
 }
 
 TEST(Explain, AStageThatThereIsNotIsANotice) {
   Request request = requestFor({"x0 + 1"});
   request.architecture = "sm_75";
-  const Explanation explanation = explain(request).value();
-  EXPECT_EQ(std::ranges::count(explanation.stages, "direct", &Stage::name), 0);
-  EXPECT_EQ(std::ranges::count(explanation.stages, "ptx", &Stage::name), 1);
-  EXPECT_THAT(explanation.notices, Contains("no machine code of the direct tier: no direct code for sm_75"));
+  const Json explanation = explain(request).value();
+  std::vector<std::string> stages;
+  for (const Json& stage : explanation["stages"]) stages.push_back(stage["name"]);
+  EXPECT_THAT(stages, testing::AllOf(Contains("ptx"), Not(Contains("direct"))));
+  EXPECT_THAT(explanation["notices"], Contains("no machine code of the direct tier: no direct code for sm_75"));
 }
 
 TEST(Explain, RefusesTextsOfOtherExpressions) {
@@ -256,27 +253,28 @@ TEST(Explain, RefusesTextsOfOtherExpressions) {
 TEST(Explain, NodesOfAnEmptyPipelineAreInTheProcessorsProgram) {
   Request request = requestFor({"sin(x0*2) + 3"});
   request.pipeline = Pipeline();
-  const Explanation explanation = explain(request).value();
+  const Json explanation = explain(request).value();
   std::set<Id> seen;
-  for (const Line& line : stageOf(explanation, "host-bytecode").lines) {
-    EXPECT_FALSE(line.nodes.empty()) << line.text;
-    seen.insert(line.nodes.begin(), line.nodes.end());
+  for (const Json& line : stageOf(explanation, "host-bytecode")["lines"]) {
+    EXPECT_THAT(nodesOf(line), Not(IsEmpty())) << line;
+    std::ranges::copy(nodesOf(line), std::inserter(seen, seen.end()));
   }
-  for (const GraphLine& node : explanation.graphs.back().lines) EXPECT_TRUE(seen.contains(node.id)) << node.id;
+  for (const Json& node : explanation["graphs"].back()["lines"])
+    EXPECT_TRUE(seen.contains(node["node"].get<Id>())) << node;
 }
 
 TEST(Explain, BoundsNothingWhereValuesOverflow) {
   Request request = requestFor({"exp(x0)", "exp(x0) * 0.5 - exp(x0)"});
   request.data = {{1.0, 1000.0}};
-  const Explanation explanation = explain(request).value();
-  for (const NodeFacts& node : explanation.nodes) {
-    if (node.kind != "operator" || !node.bound) continue;
-    EXPECT_TRUE(std::isinf(node.bound->relative) && std::isinf(node.bound->absolute)) << node.text;
+  const Json explanation = explain(request).value();
+  for (const auto& [id, node] : explanation["nodes"].items()) {
+    if (node["kind"] != "operator" || !node.contains("bound")) continue;
+    EXPECT_TRUE(node["bound"]["relative"] == "inf" && node["bound"]["absolute"] == "inf") << node;
   }
 }
 
 TEST(ExplainOutput, TextHasCommentsAndJsonTheSameLines) {
-  const Explanation explanation = explain(requestFor(kTexts)).value();
+  const Json explanation = explain(requestFor(kTexts)).value();
   const std::string text = asText(explanation);
   EXPECT_THAT(text, HasSubstr("; %0 = sin x0\n"));
   EXPECT_THAT(text, HasSubstr("// %0 = sin x0\n"));
@@ -284,7 +282,7 @@ TEST(ExplainOutput, TextHasCommentsAndJsonTheSameLines) {
   EXPECT_THAT(text, HasSubstr("x0 ^ 2 -> square(x0) (precise)"));
   const auto json = nlohmann::json::parse(asJson(explanation, true));
   EXPECT_EQ(json, nlohmann::json::parse(asJson(explanation, false)));
-  EXPECT_EQ(json["stages"].size(), explanation.stages.size());
+  EXPECT_EQ(json["stages"].size(), explanation["stages"].size());
   EXPECT_EQ(json["nodes"]["%0"]["text"], "sin x0");
   EXPECT_EQ(json["graphs"][0]["lines"][0]["node"], "%0");
 }

@@ -28,164 +28,131 @@
     return element;
   }
 
-  const order = Object.keys(data.nodes);
-  const places = new Map(order.map((id, place) => [id, place]));
+  const places = new Map(Object.keys(data.nodes).map((id, place) => [id, place]));
   /** The colour of a node; leaves have none. */
-  function colour(id) {
-    const node = data.nodes[id];
-    if (!node || node.kind !== "operator") return "var(--soft)";
-    return `hsl(${Math.round((places.get(id) * 137.508) % 360)} var(--hue-s) var(--hue-l))`;
-  }
-  const meaning = (id) => (data.nodes[id] && data.nodes[id].text !== id ? `${id} = ${data.nodes[id].text}` : id);
+  const colour = (id) => (data.nodes[id].kind === "operator"
+    ? `hsl(${Math.round((places.get(id) * 137.508) % 360)} var(--hue-s) var(--hue-l))` : "var(--soft)");
+  const meaning = (id) => (data.nodes[id].text !== id ? `${id} = ${data.nodes[id].text}` : id);
   /** What nodes are; a leaf that is the operand of an operator among them is not said again. */
   function meanings(ids) {
-    const said = new Set(ids.flatMap((id) => (data.nodes[id] || {operands: []}).operands));
-    return ids.filter((id) => (data.nodes[id] || {}).kind === "operator" || !said.has(id)).map(meaning).join("; ");
+    const said = new Set(ids.flatMap((id) => data.nodes[id].operands));
+    return ids.filter((id) => data.nodes[id].kind === "operator" || !said.has(id)).map(meaning).join("; ");
   }
   const idLink = (id) => belongs(make("span", {class: "id", tabindex: 0, title: meaning(id)}, id), [id]);
 
   // ---- Which node became which
 
   const after = new Map(), before = new Map();
-  function connect(from, to) {
+  function connect([from, to]) {
     if (from === to) return;
-    if (!after.has(from)) after.set(from, new Set());
-    if (!before.has(to)) before.set(to, new Set());
-    after.get(from).add(to);
-    before.get(to).add(from);
+    after.set(from, (after.get(from) || []).concat(to));
+    before.set(to, (before.get(to) || []).concat(from));
   }
   for (const graph of data.graphs) {
-    graph.replaced.forEach(([from, to]) => connect(from, to));
-    graph.fired.forEach((rule) => connect(rule.before, rule.after));
+    graph.replaced.forEach(connect);
+    graph.fired.forEach((rule) => connect([rule.before, rule.after]));
   }
   function reachable(links, start) {
-    const found = new Set(), pending = [start];
-    while (pending.length > 0) {
-      for (const next of links.get(pending.pop()) || []) {
-        if (next === start || found.has(next)) continue;
-        found.add(next);
-        pending.push(next);
-      }
-    }
-    return found;
+    const found = new Set([start]);
+    for (const id of found) for (const next of links.get(id) || []) found.add(next);
+    return [...found].slice(1);
   }
   const ancestors = (id) => reachable(before, id);
   const descendants = (id) => reachable(after, id);
 
   // ---- Drawings
 
-  /** Draws operators above their operands: {key, ids, label, sub, operands: keys, kind: class names}. */
+  /** Draws operators above their operands: {key, id, label, sub, operands: keys, kind: class names}. */
   function draw(nodes, name) {
-    const byKey = new Map(nodes.map((node) => [node.key, node]));
-    const users = new Map(nodes.map((node) => [node.key, []]));
-    for (const node of nodes) for (const operand of node.operands) users.get(operand).push(node);
-    // Rows: one below the lowest user. Users come after operands in the list.
-    for (const node of [...nodes].reverse()) {
-      node.row = Math.max(0, ...users.get(node.key).map((user) => user.row + 1));
-      node.width = 7.8 * Math.max(node.label.length, (node.sub || "").length * 0.8) + 18;
-    }
-    const rows = [];
-    for (const node of nodes) (rows[node.row] ||= []).push(node);
-    // Places within rows: the mean of the users' places, left operands to the left, and of the operands' on the way back.
-    const place = (row) => row.forEach((node, i) => (node.at = i - (row.length - 1) / 2));
-    rows.forEach(place);
-    const mean = (places, otherwise) => (places.length ? places.reduce((sum, at) => sum + at, 0) / places.length : otherwise);
-    const sort = (row, neighbours) => {
-      const wish = new Map(row.map((node) => [node, mean(neighbours(node), node.at)]));
-      row.sort((a, b) => wish.get(a) - wish.get(b));
-      place(row);
-    };
-    const operandsOf = (node) => node.operands.map((key) => byKey.get(key));
-    const belowUsers = (node) => users.get(node.key).map((user) => user.at + 0.4 * user.operands.indexOf(node.key));
-    const aboveOperands = (node) => operandsOf(node).map((operand) => operand.at);
-    for (let sweep = 0; sweep < 4; ++sweep) {
-      rows.forEach((row) => sort(row, belowUsers));
-      [...rows].reverse().forEach((row) => sort(row, aboveOperands));
-    }
-    rows.forEach((row) => sort(row, belowUsers));
     const gap = 14, height = 34, step = 58;
-    const widths = rows.map((row) => row.reduce((sum, node) => sum + node.width + gap, -gap));
-    const width = Math.max(...widths) + 8;
-    rows.forEach((row, r) => {
-      let x = (width - widths[r]) / 2;
-      for (const node of row) {
-        node.x = x + node.width / 2;
-        node.y = r * step + height / 2 + 4;
-        x += node.width + gap;
-      }
-    });
-    // Towards the mean of the neighbours, as far as there is room.
-    for (let sweep = 0; sweep < 6; ++sweep) {
-      for (const row of rows) {
-        row.forEach((node, i) => {
-          const near = [...users.get(node.key), ...operandsOf(node)];
-          if (near.length === 0) return;
-          const wish = near.reduce((sum, other) => sum + other.x, 0) / near.length;
-          const low = i > 0 ? row[i - 1].x + (row[i - 1].width + node.width) / 2 + gap : node.width / 2 + 2;
-          const high = i + 1 < row.length ? row[i + 1].x - (row[i + 1].width + node.width) / 2 - gap : width - node.width / 2 - 2;
-          if (low <= high) node.x = Math.min(Math.max(wish, low), high);
-        });
-      }
+    const byKey = new Map(nodes.map((node) => [node.key, node]));
+    for (const node of nodes) {
+      Object.assign(node, {row: 0, width: 7.8 * Math.max(node.label.length, (node.sub || "").length * 0.8) + 18, users: []});
+      node.below = node.operands.map((key) => byKey.get(key));
+      node.below.forEach((operand) => operand.users.push(node));
     }
+    // Rows: one below the lowest user. Users come after operands in the list.
+    const rows = [];
+    for (const node of [...nodes].reverse()) node.row = Math.max(0, ...node.users.map((user) => user.row + 1));
+    for (const node of nodes) (rows[node.row] ||= []).push(node);
+    const widthOf = (row) => row.reduce((sum, node) => sum + node.width + gap, -gap);
+    const width = Math.max(...rows.map(widthOf)) + 8;
+    /** Nodes side by side, in the order of what they wish: the mean of their neighbours' places. */
+    function place(row, neighbours) {
+      const wish = new Map(row.map((node) => [node, neighbours(node).reduce((sum, x, i, all) => sum + x / all.length, 0) || node.x || 0]));
+      let left = (width - widthOf(row)) / 2;
+      for (const node of row.sort((a, b) => wish.get(a) - wish.get(b))) {
+        node.x = left + node.width / 2;
+        left += node.width + gap;
+      }
+      // Towards the wish, as far as there is room.
+      row.forEach((node, i) => {
+        const next = row[i + 1], last = row[i - 1];
+        const low = last ? last.x + (last.width + node.width) / 2 + gap : node.width / 2 + 2;
+        const high = next ? next.x - (next.width + node.width) / 2 - gap : width - node.width / 2 - 2;
+        node.x = Math.max(low, Math.min(high, wish.get(node)));
+        node.y = node.row * step + height / 2 + 4;
+      });
+    }
+    const users = (node) => node.users.map((user) => user.x + 20 * user.below.indexOf(node));
+    for (let sweep = 0; sweep < 6; ++sweep) {
+      rows.forEach((row) => place(row, users));
+      [...rows].reverse().forEach((row) => place(row, (node) => node.below.map((operand) => operand.x)));
+    }
+    rows.forEach((row) => place(row, users));
     const full = (rows.length - 1) * step + height + 8;
     const svg = make("svg", {width, height: full, viewBox: `0 0 ${width} ${full}`, role: "group", "aria-label": name});
     for (const node of nodes) {
-      operandsOf(node).forEach((operand, k) => {
-        const part = node.operands.length === 1 ? 0 : (k / (node.operands.length - 1) - 0.5) * Math.min(node.width - 16, 30);
+      node.below.forEach((operand, k) => {
+        const part = node.below.length === 1 ? 0 : (k / (node.below.length - 1) - 0.5) * Math.min(node.width - 16, 30);
         const x = node.x + part, y = node.y + height / 2, toY = operand.y - height / 2, middle = (y + toY) / 2;
         svg.append(make("path", {d: `M${x} ${y} C${x} ${middle} ${operand.x} ${middle} ${operand.x} ${toY}`}));
       });
     }
     for (const node of nodes) {
-      const box = make("rect", {x: node.x - node.width / 2, y: node.y - height / 2, width: node.width, height, rx: 7, stroke: colour(node.ids[0])});
-      const group = make("g", {class: node.kind || undefined, tabindex: 0, role: "img", "aria-label": meaning(node.ids[0])}, box,
+      const box = make("rect", {x: node.x - node.width / 2, y: node.y - height / 2, width: node.width, height, rx: 7, stroke: colour(node.id)});
+      svg.append(belongs(make("g", {class: node.kind || undefined, tabindex: 0, role: "img", "aria-label": meaning(node.id)}, box,
         make("text", {x: node.x, y: node.y - (node.sub ? 5 : 0)}, node.label),
-        node.sub ? make("text", {class: "sub", x: node.x, y: node.y + 9}, node.sub) : null);
-      svg.append(belongs(group, node.ids));
+        node.sub ? make("text", {class: "sub", x: node.x, y: node.y + 9}, node.sub) : null), [node.id]));
     }
     return make("div", {class: "drawing"}, svg);
   }
 
-  function drawTree(source, name) {
-    return draw(source.tokens.map((token, key) => ({
-      key, ids: [token.node], label: token.label, sub: token.operands.length ? token.node : "", operands: token.operands,
-      kind: token.operands.length ? "" : "leaf",
-    })), name);
+  const drawTree = (source, name) => draw(source.tokens.map(({node, label, operands}, key) => (
+    {key, id: node, label, sub: operands.length ? node : "", operands, kind: operands.length ? "" : "leaf"})), name);
+
+  /** The ids of nodes and of all below them, operands first. */
+  function withOperands(ids) {
+    const all = new Set();
+    const add = (id) => {
+      if (all.has(id)) return;
+      data.nodes[id].operands.forEach(add);
+      all.add(id);
+    };
+    ids.forEach(add);
+    return [...all];
   }
+  const idsOf = (graph) => withOperands([...graph.lines.map((line) => line.node), ...graph.roots.map(([, id]) => id)]);
 
   function drawGraph(graph) {
-    const added = new Set(graph.added);
-    const roots = new Map();
-    for (const [label, id] of graph.roots) roots.set(id, [...(roots.get(id) || []), label]);
-    const nodes = [], seen = new Set();
-    const add = (id) => {
-      if (seen.has(id)) return;
-      seen.add(id);
-      const facts = data.nodes[id];
-      facts.operands.forEach(add);
-      const operator = facts.kind === "operator";
-      nodes.push({
-        key: id, ids: [id], label: operator ? facts.text.split(" ")[0] : id, operands: facts.operands,
-        sub: [operator ? (added.has(id) ? `+ ${id}` : id) : "", ...(roots.get(id) || [])].filter(Boolean).join(" · "),
-        kind: [operator ? "" : "leaf", added.has(id) ? "added" : "", roots.has(id) ? "root" : ""].filter(Boolean).join(" "),
-      });
-    };
-    graph.lines.forEach((line) => add(line.node));
-    graph.roots.forEach(([, id]) => add(id));
-    return draw(nodes, `graph of ${graph.name}`);
+    return draw(idsOf(graph).map((id) => {
+      const facts = data.nodes[id], operator = facts.kind === "operator", added = graph.added.includes(id);
+      const roots = graph.roots.filter(([, root]) => root === id).map(([label]) => label);
+      return {
+        key: id, id, label: operator ? facts.text.split(" ")[0] : id, operands: facts.operands,
+        sub: [operator ? (added ? `+ ${id}` : id) : "", ...roots].filter(Boolean).join(" · "),
+        kind: [operator ? "" : "leaf", added ? "added" : "", roots.length ? "root" : ""].filter(Boolean).join(" "),
+      };
+    }), `graph of ${graph.name}`);
   }
 
   // ---- Sections
 
-  const bodyOf = (section) => document.querySelector(`#${section} .body`);
-
-  function showFacts() {
-    const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
-    document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
-    const names = {source: "Expressions", passes: "Passes", code: "Code", nodes: "Nodes", costs: "Counts"};
-    document.getElementById("contents").append(
-      ...Object.entries(names).map(([id, name]) => make("a", {href: `#${id}`}, name)));
-    document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
+  /** A section, and a link to it. */
+  function addSection(id, title, lead, ...children) {
+    document.getElementById("contents").append(make("a", {href: `#${id}`}, title));
+    document.querySelector("main").append(make("section", {id, "aria-labelledby": `${id}-title`},
+      make("h2", {id: `${id}-title`}, title), lead && make("p", {class: "lead"}, lead), ...children));
   }
 
   /** The text with each token as an element. Places count bytes of UTF-8. */
@@ -224,48 +191,40 @@
 
   function showRules(graph) {
     if (graph.fired.length === 0) return null;
+    const named = (id) => [idLink(id), meaning(id).slice(id.length)];
     return make("ul", {class: "rules", "aria-label": "rules that fired"}, ...graph.fired.map((rule) =>
       make("li", {style: `margin-left:${rule.depth * 1.2}rem`},
         make("span", {class: "rule"}, `${rule.pattern}  →  ${rule.replacement}`), " ",
         make("span", {class: "badge", title: "what the rule keeps"}, rule.keeps),
-        make("span", {class: "effect"}, idLink(rule.before), ` = ${(data.nodes[rule.before] || {text: ""}).text} becomes `,
-          idLink(rule.after), data.nodes[rule.after] && data.nodes[rule.after].text !== rule.after ? ` = ${data.nodes[rule.after].text}` : ""))));
+        make("span", {class: "effect"}, ...named(rule.before), " becomes ", ...named(rule.after)))));
   }
 
   function showGraph(graph, previous) {
-    const operators = previous ? `${previous.lines.length} → ${graph.lines.length} operators` : `${graph.lines.length} operators`;
-    if (previous && !graph.changed) {
-      return make("div", {class: "panel unchanged"}, make("h3", {}, graph.name), make("span", {class: "badge"}, "no change"), make("p", {}, graph.doc));
-    }
-    return make("div", {class: "panel pass"},
-      make("div", {class: "pass-head"}, make("h3", {}, graph.name), make("span", {class: "badge"}, operators),
-        graph.keeps ? make("span", {class: "badge", title: "what the pass keeps"}, graph.keeps) : null, make("p", {}, graph.doc)),
-      make("div", {class: "pass-body"}, make("div", {}, showRules(graph), showListing(graph)), drawGraph(graph)));
+    const unchanged = previous && !graph.changed, badge = (text, title) => make("span", {class: "badge", title}, text);
+    const operators = `${previous ? `${previous.lines.length} → ` : ""}${graph.lines.length} operators`;
+    const head = make("div", {class: "pass-head"}, make("h3", {}, graph.name), badge(unchanged ? "no change" : operators),
+      unchanged || !graph.keeps ? null : badge(graph.keeps, "what the pass keeps"), make("p", {}, graph.doc));
+    return make("div", {class: unchanged ? "panel" : "panel pass"}, head, unchanged ? null
+      : make("div", {class: "pass-body"}, make("div", {}, showRules(graph), showListing(graph)), drawGraph(graph)));
   }
 
-  function showPasses() {
-    data.graphs.forEach((graph, i) => bodyOf("passes").append(showGraph(graph, data.graphs[i - 1])));
-    if (data.gradient) bodyOf("passes").append(showGraph(data.gradient, last));
-  }
+  const showPasses = () => [...data.graphs.map((graph, i) => showGraph(graph, data.graphs[i - 1])),
+    data.gradient && showGraph(data.gradient, last)];
 
   const machineNames = ["pipe", "latency", "stall", "yield", "wait", "write", "read", "live"];
   function machineCells(facts, most) {
-    const cells = [
-      facts.pipe, (facts.timing === "variable" ? "~" : "") + facts.latency, make("b", {}, String(facts.stall)), facts.yield ? "Y" : "–",
-      facts.waits.length ? facts.waits.join(",") : "–", facts.write_barrier ?? "–", facts.read_barrier ?? "–",
-    ].map((cell) => make("span", {}, cell instanceof Node ? cell : String(cell)));
-    cells.push(make("span", {class: "live", style: `--part:${Math.round((100 * facts.live) / most)}%`}, String(facts.live)));
-    return make("span", {class: "machine"}, ...cells);
+    const cells = [facts.pipe, (facts.timing === "variable" ? "~" : "") + facts.latency, make("b", {}, facts.stall), facts.yield ? "Y" : "–",
+      facts.waits.join(",") || "–", facts.write_barrier ?? "–", facts.read_barrier ?? "–"];
+    return make("span", {class: "machine"}, ...cells.map((cell) => make("span", {}, cell)),
+      make("span", {class: "live", style: `--part:${Math.round((100 * facts.live) / most)}%`}, facts.live));
   }
 
   /** Registers that are live, by instruction. */
-  function showPressure(lines, most) {
-    const live = lines.filter((line) => line.machine).map((line) => line.machine.live);
-    const points = live.map((count, i) => `L${i} ${most - count} L${i + 1} ${most - count}`).join(" ");
-    const svg = make("svg", {class: "pressure", viewBox: `0 0 ${live.length} ${most}`, preserveAspectRatio: "none", role: "img",
-      "aria-label": `registers live at each of ${live.length} instructions, at most ${most}`});
-    svg.append(make("title", {}, `registers live at each instruction, at most ${most}`), make("path", {d: `M0 ${most} ${points} L${live.length} ${most} Z`}));
-    return svg;
+  function showPressure(machine, most) {
+    const points = machine.map(({machine: {live}}, i) => `L${i} ${most - live} L${i + 1} ${most - live}`).join(" ");
+    const label = `registers live at each of ${machine.length} instructions, at most ${most}`;
+    return make("svg", {class: "pressure", viewBox: `0 0 ${machine.length} ${most}`, preserveAspectRatio: "none", role: "img", "aria-label": label},
+      make("title", {}, label), make("path", {d: `M0 ${most} ${points} L${machine.length} ${most} Z`}));
   }
 
   function showStage(stage) {
@@ -286,7 +245,7 @@
       listing.append(belongs(row, ids));
     }
     return make("div", {class: `panel stage${machine.length ? " wide" : ""}`, id: `stage-${stage.name}`},
-      make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(stage.lines, most) : null), listing);
+      make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(machine, most) : null), listing);
   }
 
   function number(value, digits = 3) {
@@ -295,39 +254,24 @@
     return small ? value.toExponential(digits - 1).replace("e-", "e−") : String(Number(value.toPrecision(digits)));
   }
   function table(heads, rows) {
-    const cell = (name, content, i) => {
-      const made = make(name, {class: heads[i].kind || undefined}, content instanceof Node ? content : String(content));
-      return made;
-    };
+    const cells = (name, contents) => contents.map((content, i) => make(name, {class: heads[i].kind}, content));
     return make("div", {class: "scroll"}, make("table", {},
-      make("thead", {}, make("tr", {}, ...heads.map((head, i) => cell("th", head.name, i)))),
-      make("tbody", {}, ...rows.map(({ids, cells}) => {
-        const row = make("tr", ids ? {tabindex: 0, style: `--bar:${colour(ids[0])}`} : {}, ...cells.map((content, i) => cell("td", content, i)));
-        return ids ? belongs(row, ids) : row;
-      }))));
+      make("thead", {}, make("tr", {}, ...cells("th", heads.map((head) => head.name)))),
+      make("tbody", {}, ...rows.map((row) =>
+        belongs(make("tr", row.id ? {tabindex: 0, style: `--bar:${colour(row.id)}`} : {}, ...cells("td", row.cells)), row.id ? [row.id] : [])))));
   }
 
   const linesOf = (stage, id) => stage.lines.filter((line) => (line.nodes || []).includes(id)).length;
 
   function showNodes() {
-    const ids = [];
-    const add = (id) => {
-      if (ids.includes(id)) return;
-      data.nodes[id].operands.forEach(add);
-      ids.push(id);
-    };
-    last.lines.forEach((line) => add(line.node));
-    last.roots.forEach(([, id]) => add(id));
     const heads = [{name: "node"}, {name: "operation"}, {name: "relative error at most", kind: "number"}, {name: "absolute", kind: "number"},
       {name: "instructions on a GPU, about", kind: "number"}, ...data.stages.map((stage) => ({name: `lines: ${stage.short_title}`, kind: "number"})), {name: "computes", kind: "long"}];
-    const rows = ids.map((id) => {
+    const rows = idsOf(last).map((id) => {
       const facts = data.nodes[id], bound = facts.bound || {};
-      return {ids: [id], cells: [make("code", {}, id), make("code", {}, facts.text === id ? facts.kind : facts.text), number(bound.relative), number(bound.absolute),
+      return {id, cells: [make("code", {}, id), make("code", {}, facts.text === id ? facts.kind : facts.text), number(bound.relative), number(bound.absolute),
         facts.kind === "operator" ? String(facts.weight || 0) : "", ...data.stages.map((stage) => String(linesOf(stage, id))), facts.infix || ""]};
     });
-    bodyOf("nodes").append(
-      make("p", {class: "lead"}, `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`),
-      make("div", {class: "panel"}, table(heads, rows)));
+    return make("div", {class: "panel"}, table(heads, rows));
   }
 
   function seconds(value) {
@@ -344,18 +288,13 @@
         table(heads, data.times.map((time) => ({cells: [time.device, time.tier, seconds(time.compile_seconds), seconds(time.evaluate_seconds),
           seconds(time.evaluate_seconds / time.rows / data.sources.length)]})))));
     }
-    bodyOf("costs").append(make("div", {class: "tables"}, ...panels));
-    if (data.notices.length) {
-      document.getElementById("notices").hidden = false;
-      document.querySelector("#notices ul").append(...data.notices.map((notice) => make("li", {}, notice)));
-    }
+    return make("div", {class: "tables"}, ...panels);
   }
 
   // ---- Lighting
 
   const inspector = document.getElementById("inspector");
   let shown = [], pinned = null;
-  const lit = [];
 
   function hint() {
     inspector.replaceChildren(make("p", {class: "hint"}, "Point at a node, a line or an instruction: all that belongs to it lights up. ",
@@ -363,38 +302,31 @@
       make("kbd", {}, "n"), " ", make("kbd", {}, "p"), " next and previous node; ", make("kbd", {}, "↑"), " ", make("kbd", {}, "↓"), " within a listing."));
   }
   function inspect(ids) {
-    const paragraphs = ids.slice(0, 4).map((id) => {
-      const facts = data.nodes[id] || {text: id, operands: []};
-      const parts = [];
-      if (facts.infix && facts.infix !== id) parts.push(`computes ${facts.infix}`);
-      if (facts.bound) parts.push(`relative error at most ${number(facts.bound.relative)}`);
+    inspector.replaceChildren(...ids.slice(0, 4).map((id) => {
+      const {infix, bound} = data.nodes[id], from = ancestors(id), to = descendants(id);
       const counts = data.stages.map((stage) => [stage.short_title, linesOf(stage, id)]).filter(([, count]) => count > 0);
-      if (counts.length) parts.push(`lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`);
-      const from = [...ancestors(id)], to = [...descendants(id)];
-      if (from.length) parts.push(`came from ${from.map(meaning).join("; ")}`);
-      if (to.length) parts.push(`became ${to.map(meaning).join("; ")}`);
+      const parts = [
+        infix && infix !== id && `computes ${infix}`,
+        bound && `relative error at most ${number(bound.relative)}`,
+        counts.length && `lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`,
+        from.length && `came from ${from.map(meaning).join("; ")}`,
+        to.length && `became ${to.map(meaning).join("; ")}`,
+      ].filter(Boolean);
       return make("p", {}, make("span", {class: "what"}, meaning(id)), parts.length ? ` — ${parts.join(" · ")}` : "");
-    });
-    inspector.replaceChildren(...paragraphs);
+    }));
   }
   function clear() {
-    for (const [element, name] of lit) element.classList.remove(name);
-    lit.length = 0;
+    document.querySelectorAll(".lit, .kin").forEach((element) => element.classList.remove("lit", "kin"));
     shown = [];
   }
   function light(ids) {
-    if (ids.length === shown.length && ids.every((id, i) => id === shown[i])) return;
+    if (ids.join(" ") === shown.join(" ")) return;
     clear();
     shown = ids;
-    const add = (id, name) => {
-      for (const element of elements.get(id) || []) {
-        element.classList.add(name);
-        lit.push([element, name]);
-      }
-    };
+    const add = (id, name) => (elements.get(id) || []).forEach((element) => element.classList.add(name));
     for (const id of ids) {
       add(id, "lit");
-      for (const kin of [...ancestors(id), ...descendants(id)]) add(kin, "kin");
+      [...ancestors(id), ...descendants(id)].forEach((kin) => add(kin, "kin"));
     }
     inspect(ids);
   }
@@ -413,7 +345,7 @@
     for (const listing of document.querySelectorAll(".stage .listing")) {
       if (from && listing.contains(from)) continue;
       const row = listing.querySelector(".line.lit");
-      if (row) listing.scrollTop = row.offsetTop - listing.offsetTop - listing.clientHeight / 3;
+      if (row) listing.scrollTop = row.offsetTop - listing.clientHeight / 3;
     }
   }
   const idsAt = (target) => {
@@ -427,14 +359,8 @@
     if (ids) light(ids);
     else if (shown.length && !inspector.contains(event.target)) release();
   });
-  document.addEventListener("focusin", (event) => {
-    const ids = idsAt(event.target);
-    if (ids && !pinned) light(ids);
-  });
-  document.addEventListener("click", (event) => {
-    const ids = idsAt(event.target);
-    if (ids) pin(ids, event.target);
-  });
+  document.addEventListener("focusin", (event) => !pinned && light(idsAt(event.target) || shown));
+  document.addEventListener("click", (event) => idsAt(event.target) && pin(idsAt(event.target), event.target));
 
   /** The focus moves among the rows of a listing. */
   function moveInListing(event) {
@@ -469,25 +395,29 @@
 
   // ---- Colours: those of the system until the button is pressed
 
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  let choice = null;
-  function setTheme() {
-    const theme = choice || (system.matches ? "dark" : "light");
-    document.documentElement.dataset.theme = theme;
-    document.getElementById("theme").setAttribute("aria-label", `Colours: ${theme}${choice ? "" : ", as the system has them"}`);
+  const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    document.getElementById("theme").setAttribute("aria-label", `Colours: ${theme}`);
   }
-  system.addEventListener("change", setTheme);
+  const followSystem = () => setTheme(system.matches ? "dark" : "light");
+  system.addEventListener("change", followSystem);
   document.getElementById("theme").addEventListener("click", () => {
-    choice = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    setTheme();
+    system.removeEventListener("change", followSystem);
+    setTheme(root.dataset.theme === "dark" ? "light" : "dark");
   });
 
-  setTheme();
-  showFacts();
-  bodyOf("source").append(make("div", {class: "expressions"}, ...data.sources.map(showSource)));
-  showPasses();
-  bodyOf("code").append(make("div", {class: "stages"}, ...data.stages.map(showStage)));
-  showNodes();
-  showCosts();
+  followSystem();
+  document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
+  const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
+  document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
+  addSection("source", "Expressions", null, make("div", {class: "expressions"}, ...data.sources.map(showSource)));
+  addSection("passes", "Graph, pass by pass",
+    "Equal subtrees are one node. A node that a pass leaves alone keeps its number, in all that follows.", ...showPasses());
+  addSection("code", "Code", "All of it computes the same numbers. The bar beside a line has the colour of its node.",
+    make("div", {class: "stages"}, ...data.stages.map(showStage)));
+  addSection("nodes", "Nodes", `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`, showNodes());
+  addSection("costs", "Counts and times", null, showCosts());
+  if (data.notices.length) addSection("notices", "Left out", null, make("ul", {}, ...data.notices.map((notice) => make("li", {}, notice))));
   hint();
 })();

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/text/latex.h"
 #include "ir/text/words.h"
-#include "tools/search/report/latex.h"
 
 namespace srjit::search {
 namespace {
@@ -45,7 +45,7 @@ std::string jsonText(const Front& front, const ColumnNames& columns) {
                      {"loss", formula.loss},
                      {"held_out", formula.held_out},  // what is not finite is written as null
                      {"formula", print(formula.expression, Language::kInfix, columns)},
-                     {"latex", latexText(formula.expression, columns)},
+                     {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
   }
@@ -56,7 +56,8 @@ std::string latexTable(const Front& front, const ColumnNames& columns) {
   std::string out = "\\begin{tabular}{rrl}\n\\hline\nComplexity & Loss & Formula \\\\\n\\hline\n";
   for (const Formula& formula : front.formulas()) {
     fmt::format_to(std::back_inserter(out), "{} & ${}$ & $\\displaystyle {}$ \\\\\n", formula.complexity,
-                   latexNumber(fmt::format("{:.3g}", formula.loss)), latexText(formula.expression, columns));
+                   text::latexNumber(fmt::format("{:.3g}", formula.loss)),
+                   text::latexText(formula.expression, columns));
   }
   return out + "\\hline\n\\end{tabular}\n";
 }

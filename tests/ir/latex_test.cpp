@@ -1,4 +1,4 @@
-#include "tools/search/report/latex.h"
+#include "ir/text/latex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "ir/ops.h"
 
-namespace srjit::search {
+namespace srjit::text {
 namespace {
 
 using testing::HasSubstr;
@@ -97,7 +97,7 @@ TEST(Latex, Functions) {
 
 TEST(Latex, ChoicesAndComparisons) {
   EXPECT_EQ(latexOf("lt(x, y)"), "\\left[x < y\\right]");
-  EXPECT_EQ(latexOf("ge(x, y) * 2"), "\\left[x \\ge y\\right] \\cdot 2");
+  EXPECT_EQ(latexOf("ge(x, y) * 2"), "2 \\, \\left[x \\ge y\\right]");
   EXPECT_EQ(latexOf("if(x, y, z)"), "\\begin{cases} y & \\text{if } x > 0 \\\\ z & \\text{otherwise} \\end{cases}");
   EXPECT_EQ(latexOf("if(le(x, 1), y, z)"),
             "\\begin{cases} y & \\text{if } x \\le 1 \\\\ z & \\text{otherwise} \\end{cases}");
@@ -106,11 +106,16 @@ TEST(Latex, ChoicesAndComparisons) {
 
 TEST(Latex, Products) {
   EXPECT_EQ(latexOf("2 * x"), "2 \\, x");
-  EXPECT_EQ(latexOf("x * 2"), "x \\cdot 2");
+  EXPECT_EQ(latexOf("x * 2"), "2 \\, x");
+  EXPECT_EQ(latexOf("x * y * 1.98 * z"), "1.98 \\, x \\, y \\, z");
+  EXPECT_EQ(latexOf("x * pi"), "\\pi \\, x");
+  EXPECT_EQ(latexOf("2 * 3"), "2 \\cdot 3");
+  EXPECT_EQ(latexOf("(x + y) * -2"), "-2 \\, \\left(x + y\\right)");
   EXPECT_EQ(latexOf("x * 2^y"), "x \\cdot 2^{y}");
   EXPECT_EQ(latexOf("x * (2 + y)"), "x \\, \\left(2 + y\\right)");
   EXPECT_EQ(latexOf("x * (y * z)"), "x \\, y \\, z");
-  EXPECT_EQ(latexOf("x * -2"), "x \\, \\left(-2\\right)");
+  EXPECT_EQ(latexOf("x * -2"), "-2 \\, x");
+  EXPECT_EQ(latexOf("x * -y"), "x \\, \\left(-y\\right)");
   EXPECT_EQ(latexOf("-2 * x"), "-2 \\, x");
 }
 
@@ -124,7 +129,7 @@ TEST(Latex, SignsInSums) {
   EXPECT_EQ(latexOf("-(-x)"), "-\\left(-x\\right)");
   EXPECT_EQ(latexOf("-(x + y)"), "-\\left(x + y\\right)");
   EXPECT_EQ(latexOf("x + (-y + z)"), "x + \\left(-y + z\\right)");
-  EXPECT_EQ(latexOf("fma(x, -2, -y)"), "x \\, \\left(-2\\right) - y");
+  EXPECT_EQ(latexOf("fma(x, -2, -y)"), "-2 \\, x - y");
   EXPECT_EQ(latexOf("fnma(-2, x, y)"), "y + 2 \\, x");
   EXPECT_EQ(latexOf("lt(x, -2)"), "\\left[x < -2\\right]");
 }
@@ -186,4 +191,4 @@ TEST(Latex, DeepFormulasTakeLinearTime) {
 }
 
 }  // namespace
-}  // namespace srjit::search
+}  // namespace srjit::text
