@@ -16,7 +16,6 @@ namespace srjit {
 
 class DeviceData;
 class DeviceSubtrees;
-class PoolRows;
 
 /// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
 /// cache line. Rows past the end repeat the last row, so that padding evaluates no value that is not in the data;
@@ -46,8 +45,6 @@ struct Dataset::State {
   /// Data of several devices, in their order: the same numbers on each, null where they could not be placed. All that
   /// has numbers above is then empty.
   std::vector<std::shared_ptr<const Dataset::State>> replicas;
-  /// Instead, of data that are too large for each of them: rows on each.
-  std::shared_ptr<PoolRows> divided;
   double weight_sum = 0;  ///< without weights, the number of rows
   /// LossConstants::scale and weight_scale of losses of these data. Both are 1 if the largest target and weight are
   /// ordinary: squares of differences from the target's last place up to many times the target are then in the range of

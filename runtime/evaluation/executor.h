@@ -21,16 +21,6 @@
 
 namespace srjit {
 
-/// Adjacent rows of larger data, of which a loss is summed up one part after the other. Of the parts all but the last
-/// have a multiple of kGroupRows * kSumChains rows.
-struct RowsPart {
-  Dataset whole;  ///< of which only what is known of all rows is read
-  bool is_first = true, is_last = true;
-  /// kSumChains numbers for each sum of each output, in an order of the executor: read by start(), unless this is the
-  /// first part, as the part before has left them; written by finish(), unless it is the last.
-  std::vector<double>* chains = nullptr;
-};
-
 /// One evaluation of a program whose variables the data have. What is said here of losses and predictions of
 /// expressions is so of the outputs of a program's source.
 struct Task {
@@ -40,7 +30,6 @@ struct Task {
   std::byte* out = nullptr;            ///< predictions, in the engine's precision; unless they go to device_out, or
   std::optional<LossOptions> loss;     ///< a loss
   std::uint64_t device_out = 0;        ///< predictions in the memory of the executor's GPU; 0: not there
-  std::optional<RowsPart> part = {};   ///< of a loss: what the data are a part of; the losses are the last part's
   Deadline deadline = {};              ///< of the work, and of making code for it
 };
 
@@ -105,8 +94,6 @@ class Executor {
   /// name in messages. Errors: as Engine::withWeights().
   virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                                    std::uint64_t stream) = 0;
-  /// Whether a device has room for so many bytes of one data set, so that it need not be streamed.
-  virtual bool hasRoom(std::size_t) const { return true; }
   /// All numbers of `data`, which are on this executor's device, in host memory: what select() of any executor reads.
   virtual Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) = 0;
 
@@ -140,7 +127,7 @@ class Executor {
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().
   virtual Result<Losses> run(const Task& task) = 0;
-  /// As run(), of a task that has kPlainSums and is no part of another.
+  /// As run(), of a task that has kPlainSums.
   virtual Result<Sums> sums(const Task& task) {
     Result<Losses> losses = run(task);
     if (!losses) return std::move(losses).error();

@@ -1,7 +1,6 @@
 #include "runtime/launch/run.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <tbb/blocked_range.h>
@@ -111,30 +110,21 @@ void DeviceRun::tell() const {
                TracePlace::kStream);
 }
 
-void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters,
-                           const std::optional<RowsPart>& part, const Deadline& deadline) {
+void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters, const Deadline& deadline) {
   fillParameters(parameters);
-  const bool is_first = !part || part->is_first, is_last = !part || part->is_last;
-  const DeviceBuffer& chains = memory_.chains();
-  if (!is_first && chains.bytes() > 0) std::memcpy(memory_.hostChains()->data(), part->chains->data(), chains.bytes());
   const QueueLock lock(queue_);
   settlingOnFailure([&] {
     memory_.copyParameters(*queue_.stream);
-    if (!is_first && chains.bytes() > 0) {
-      queue_.stream->copyToDevice(chains.address(), memory_.hostChains()->data(), chains.bytes());
-    }
     const std::size_t chunks = memory_.chunks();
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       deadline.check();
       inChunk(lock, data, chunk, [&](const DeviceRows& rows) {
         launcher_.launch(lock, rows);
-        launcher_.launchTotals(lock, rows, is_first && chunk == 0, is_last && chunk + 1 == chunks);
+        launcher_.launchTotals(lock, rows, chunk == 0, chunk + 1 == chunks);
       });
     }
     const DeviceBuffer& totals = memory_.totals();
-    if (!is_last && chains.bytes() > 0) {
-      queue_.stream->copyToHost(memory_.hostChains()->data(), chains.address(), chains.bytes());
-    } else if (memory_.hostTotals() != nullptr) {
+    if (memory_.hostTotals() != nullptr) {
       queue_.stream->copyToHost(memory_.hostTotals()->data(), totals.address(), totals.bytes());
     }
     queue_.stream->record(done_);
@@ -194,13 +184,6 @@ void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& option
 std::span<double> DeviceRun::totals() {
   if (plan_.outputs == 0) return {};
   return memory_.hostTotals()->as<double>().first(plan_.outputs);
-}
-
-void DeviceRun::readChains(std::vector<double>& chains) const {
-  if (memory_.hostChains() == nullptr) return;
-  const std::span<const double> read =
-      memory_.hostChains()->as<double>().first(memory_.chains().bytes() / sizeof(double));
-  chains.assign(read.begin(), read.end());
 }
 
 PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::size_t chunk) {

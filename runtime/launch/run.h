@@ -35,11 +35,10 @@ class DeviceRun {
   /// Device memory that it holds.
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }
 
-  /// Puts all work of a loss on the stream. `parameters` are read before it returns, and so are the chains of the rows
-  /// before those of `part`, for a plan that carries chains. Here and in evaluate(), the deadline is looked at before
-  /// each chunk of rows; if it is over, this waits for what was launched and throws an ErrorException (kLimit).
-  void submitLoss(const Dataset::State& data, std::span<const double> parameters,
-                  const std::optional<RowsPart>& part = {}, const Deadline& deadline = {});
+  /// Puts all work of a loss on the stream. `parameters` are read before it returns. Here and in evaluate(), the
+  /// deadline is looked at before each chunk of rows; if it is over, this waits for what was launched and throws an
+  /// ErrorException (kLimit).
+  void submitLoss(const Dataset::State& data, std::span<const double> parameters, const Deadline& deadline = {});
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
   void submitColumns(const Dataset::State& data);
   bool ready();
@@ -53,9 +52,6 @@ class DeviceRun {
   /// Instead: the sums of all outputs where the device has written them, for the caller to change; valid until the next
   /// submitLoss(). For a plan of which no row is left out.
   std::span<double> totals();
-
-  /// Instead, of a part that is not the last: gives its chains.
-  void readChains(std::vector<double>& chains) const;
 
   /// Predictions of expression e at e * rows of `out`; waits. Copies in parallel on the thread's arena.
   void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out,

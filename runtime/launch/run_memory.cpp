@@ -91,9 +91,8 @@ void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
   if (!plan.code->failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
   const std::size_t total_bytes = plan.channels() * plan.outputs * sizeof(double);
   totals_ = DeviceBuffer(queue.stream, total_bytes);
-  if (chunk_rows_ < rows_ || plan.carries_chains) chains_ = DeviceBuffer(queue.stream, total_bytes * kSumChains);
+  if (chunk_rows_ < rows_) chains_ = DeviceBuffer(queue.stream, total_bytes * kSumChains);
   host_totals_ = queue.pinned.take(total_bytes);
-  if (plan.carries_chains) host_chains_ = queue.pinned.take(total_bytes * kSumChains);
 }
 
 // On the last try, one buffer is enough where two do not fit.

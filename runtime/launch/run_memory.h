@@ -44,8 +44,6 @@ class RunMemory {
   const DeviceBuffer& totals() const noexcept { return totals_; }
   /// Pinned: the totals, after they were copied there; null if there are none.
   PinnedBuffer* hostTotals() const noexcept { return host_totals_.get(); }
-  /// Pinned: the chains of a plan that carries them; null otherwise.
-  PinnedBuffer* hostChains() const noexcept { return host_chains_.get(); }
   /// Chunks alternate between these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
   std::span<const PredictionBuffer> predictions() const noexcept { return predictions_; }
 
@@ -65,7 +63,7 @@ class RunMemory {
   std::size_t rows_;
   std::size_t chunk_rows_ = 0;
   std::size_t prediction_pitch_ = 0;
-  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_, host_chains_;
+  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_;
   DeviceBuffer parameters_, sums_, chains_, totals_;
   std::vector<PredictionBuffer> predictions_;
 };

@@ -28,14 +28,11 @@ struct RunPlan {
   /// Whether output o goes to column o of the data, resident ones, instead of to the host; all rows
   /// in one chunk.
   bool into_columns = false;
-  /// Whether the rows are a part of larger data: chains of sums come from the host, or go there.
-  bool carries_chains = false;
 
   /// Whether a run of `other` can serve an evaluation of this plan.
   bool fitsRunOf(const RunPlan& other) const {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
-           direct_grid == other.direct_grid && into_columns == other.into_columns &&
-           carries_chains == other.carries_chains;
+           direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
   /// Of the code and the data.
   Precision precision() const noexcept { return store->precision(); }

@@ -1,9 +1,10 @@
-// The devices of a pool, and which of them are lost.
+// The devices of a pool: calls on each of them, and which of them are lost.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,9 @@
 #include "runtime/platform/guarded.h"
 
 namespace srjit {
+
+/// Numbers of devices, ascending.
+using DeviceNumbers = std::vector<std::size_t>;
 
 /// A device and what evaluates there.
 struct PoolDevice {
@@ -32,20 +36,37 @@ class PoolDevices {
   const std::string& name(std::size_t device) const noexcept { return devices_[device].name; }
 
   bool isLost(std::size_t device) const noexcept { return lost_[device].load(std::memory_order_acquire); }
-  /// Those that are not lost, ascending.
-  std::vector<std::size_t> working() const;
+  /// Those that are not lost.
+  DeviceNumbers working() const;
   /// The device whose memory this is; nothing if it is no device's, or that of a lost one.
   std::optional<std::size_t> ownerOf(std::uint64_t address) const;
 
-  /// body(executor of the device), whose exceptions become errors. After one of kMachine the device is asked whether it
-  /// is lost; if it is, there is a notice.
+  /// body(executor of the device), whose exceptions become errors. After an error of kMachine the pool asks the device
+  /// whether it is lost; a loss is a notice.
   template <class Body>
   auto call(std::size_t device, const Body& body) {
     auto result = guarded([&] { return body(*devices_[device].executor); });
     if (!result && result.error().code == Errc::kMachine) noteFailure(device, result.error());
     return result;
   }
-  /// Why nothing can be evaluated, where no device works.
+
+  /// body(i, executor of devices[i]) for all i at the same time, each by call(), on the calling thread's arena. Devices
+  /// that fail with kMachine then leave `devices`. Errors: the first of another code, otherwise the first.
+  Status onEach(DeviceNumbers& devices, const std::function<Status(std::size_t i, Executor& executor)>& body);
+
+  /// Calls attempt() until it succeeds, or fails for another reason than devices that left `devices`, which is not
+  /// empty. Errors: those of the last attempt; noneLeft().
+  template <class Attempt>
+  auto retry(const DeviceNumbers& devices, const Attempt& attempt) {
+    for (;;) {
+      const std::size_t tried = devices.size();
+      auto result = attempt();
+      if (result || result.error().code != Errc::kMachine || devices.size() == tried) return result;
+      if (devices.empty()) return working().empty() ? decltype(result)(noneLeft()) : std::move(result);
+    }
+  }
+
+  /// The error of a call when no device works.
   Error noneLeft() const;
   std::vector<std::string> notices() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,9 +12,7 @@
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/flight.h"
-#include "runtime/pool/parallel.h"
 #include "runtime/pool/program.h"
-#include "runtime/pool/rows.h"
 
 namespace srjit {
 namespace {
@@ -26,7 +25,6 @@ class PoolExecutor final : public Executor {
       : name_(options.device),
         precision_(options.precision),
         devices_(std::move(devices)),
-        compiler_(devices_),
         arena_(static_cast<int>(options.threads)) {}
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
@@ -54,50 +52,39 @@ class PoolExecutor final : public Executor {
   std::vector<std::string> notices() const override { return devices_.notices(); }
 
  private:
-  using OnDevice = std::function<MadeData(std::size_t device, Executor& executor)>;
-
   /// Data of which each device that works has what `make` gives. Errors: those of `make` that are not of the device
-  /// alone, or that of every device.
-  MadeData onEach(const OnDevice& make);
+  /// only, or that of every device.
+  MadeData onEach(const std::function<MadeData(std::size_t device, Executor& executor)>& make);
   /// The same of the data that each device has.
   MadeData onEachOf(const Dataset& data, const std::function<MadeData(Executor& executor, const Dataset& own)>& make);
-  /// Data of these numbers in host memory: on each device, or, if they are too large for one, with their rows divided.
-  MadeData place(const Dataset& host);
-  MadeData placeOnEach(const Dataset& host);
-  /// Null if the rows do not fit either.
-  std::shared_ptr<const Dataset::State> placeDivided(const Dataset& host, const std::vector<std::size_t>& devices);
-  Result<Losses> runDivided(const Task& task);
+  /// The devices that work and have the data. Errors: kMachine if none does.
+  Result<DeviceNumbers> devicesOf(const Dataset& data) const;
+  /// body(executor of the device whose memory this is). Errors: kUnsupported if it is no device's.
+  template <class Body>
+  std::invoke_result_t<Body, Executor&> onOwner(const char* what, std::uint64_t address, const Body& body);
   Error notOurs(const char* what, std::uint64_t address) const;
-  Status prepareShare(const Task& task, const std::shared_ptr<PoolShare>& share);
 
   const std::string name_;
   const Precision precision_;
   PoolDevices devices_;
-  PoolCompiler compiler_;
   tbb::task_arena arena_;
 };
 
-MadeData PoolExecutor::onEach(const OnDevice& make) {
-  const std::vector<std::size_t> working = devices_.working();
-  if (working.empty()) return devices_.noneLeft();
+MadeData PoolExecutor::onEach(const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
+  DeviceNumbers devices = devices_.working();
+  if (devices.empty()) return devices_.noneLeft();
   std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
-  std::vector<std::optional<Error>> errors(working.size());
-  arena_.execute([&] {
-    inParallel(working.size(), [&](std::size_t i) {
-      MadeData made = devices_.call(working[i], [&](Executor& executor) { return make(working[i], executor); });
-      if (made) {
-        replicas[working[i]] = std::move(*made);
-      } else {
-        errors[i] = std::move(made).error();
-      }
+  const Status placed = arena_.execute([&] {
+    return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
+      MadeData made = make(devices[i], executor);
+      if (!made) return std::move(made).error();
+      replicas[devices[i]] = std::move(*made);
+      return okStatus();
     });
   });
-  for (const std::optional<Error>& error : errors) {
-    if (error && error->code != Errc::kMachine) return *error;
-  }
-  const auto some = std::ranges::find_if(replicas, [](const auto& replica) { return replica != nullptr; });
-  if (some == replicas.end()) return devices_.working().empty() ? devices_.noneLeft() : *errors[0];
-  const std::shared_ptr<Dataset::State> state = (*some)->withoutNumbers();
+  if (!placed && placed.error().code != Errc::kMachine) return placed.error();
+  if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
+  const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
   state->device = name_;
   state->replicas = std::move(replicas);
   return std::shared_ptr<const Dataset::State>(state);
@@ -114,55 +101,20 @@ MadeData PoolExecutor::onEachOf(const Dataset& data,
   });
 }
 
+Result<DeviceNumbers> PoolExecutor::devicesOf(const Dataset& data) const {
+  DeviceNumbers devices = devices_.working();
+  if (devices.empty()) return devices_.noneLeft();
+  std::erase_if(devices, [&](std::size_t device) { return replicaOn(data.state(), device) == nullptr; });
+  if (devices.empty()) return Error{Errc::kMachine, "no device that works has the data", {}};
+  return devices;
+}
+
 // Converted once.
 MadeData PoolExecutor::upload(const DataView& data) {
   auto converted = Dataset::State::create(data, precision_);
   if (!converted) return std::move(converted).error();
-  return place(Dataset(std::move(*converted)));
-}
-
-MadeData PoolExecutor::place(const Dataset& host) {
-  const std::vector<std::size_t> working = devices_.working();
-  const std::size_t bytes = host.state().storageBytes();
-  const auto has_room = [&](std::size_t device) {
-    const Status room = devices_.call(device, [&](Executor& executor) -> Status {
-      return executor.hasRoom(bytes) ? okStatus() : Error{Errc::kUnsupported, "too large", {}};
-    });
-    return room || room.error().code != Errc::kUnsupported;
-  };
-  if (!std::ranges::all_of(working, has_room)) {
-    if (auto divided = placeDivided(host, working)) return divided;
-  }
-  return placeOnEach(host);
-}
-
-MadeData PoolExecutor::placeOnEach(const Dataset& host) {
+  const Dataset host(std::move(*converted));
   return onEach([&](std::size_t, Executor& executor) { return executor.select(host, {.runs = {{0, host.rows()}}}); });
-}
-
-std::shared_ptr<const Dataset::State> PoolExecutor::placeDivided(const Dataset& host,
-                                                                 const std::vector<std::size_t>& devices) {
-  const std::vector<std::size_t> firsts = divideRows(host.rows(), devices.size());
-  const std::size_t count = firsts.size() - 1;
-  if (count < 2) return nullptr;
-  std::vector<std::shared_ptr<const Dataset::State>> placed(count);
-  arena_.execute([&] {
-    inParallel(count, [&](std::size_t i) {
-      MadeData made = devices_.call(devices[i], [&](Executor& executor) {
-        return executor.select(host, {.runs = {{firsts[i], firsts[i + 1] - firsts[i]}}});
-      });
-      if (made && !(*made)->isOnHost()) placed[i] = std::move(*made);
-    });
-  });
-  std::vector<RowsOnDevice> parts;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (placed[i] == nullptr) return nullptr;
-    parts.push_back({devices[i], firsts[i], Dataset(placed[i])});
-  }
-  auto state = host.state().withoutNumbers();
-  state->device = name_;
-  state->divided = std::make_shared<PoolRows>(std::move(parts), host);
-  return state;
 }
 
 // The other devices get copies, through the host.
@@ -181,44 +133,14 @@ MadeData PoolExecutor::adopt(const DeviceDataView& view) {
 }
 
 MadeData PoolExecutor::select(const Dataset& data, const Selection& selection) {
-  if (data.state().divided != nullptr) {
-    auto selected = selectOnHost(data.state().divided->host().state(), selection);
-    if (!selected) return std::move(selected).error();
-    return place(Dataset(std::move(*selected)));
-  }
   return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
 }
 
-Result<HostColumn> PoolExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                                       std::uint64_t stream) {
-  const std::optional<std::size_t> owner = devices_.ownerOf(column.pointer);
-  if (!owner) return notOurs(what, column.pointer);
-  return devices_.call(*owner, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
-}
-
 MadeData PoolExecutor::hostCopy(const Dataset& data) {
-  if (data.state().divided != nullptr) return data.state().divided->host().handle();
-  for (const std::size_t device : devices_.working()) {
-    const auto replica = replicaOn(data.state(), device);
-    if (replica != nullptr) return devices_[device].hostCopy(Dataset(replica));
-  }
-  return Error{Errc::kMachine, "no device has the data", {}};
-}
-
-Status PoolExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
-  const std::optional<std::size_t> owner = devices_.ownerOf(out.pointer);
-  if (!owner) return notOurs("output", out.pointer);
-  return devices_.call(*owner, [&](Executor& executor) { return executor.claimOutput(out, stream); });
-}
-
-void PoolExecutor::writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) {
-  if (task.device_out == 0) {
-    std::memcpy(task.out + offset, from, bytes);
-    return;
-  }
-  const std::optional<std::size_t> owner = devices_.ownerOf(task.device_out);
-  if (!owner) throw ErrorException(notOurs("output", task.device_out));
-  devices_[*owner].writeOutput(task, offset, from, bytes);
+  Result<DeviceNumbers> devices = devicesOf(data);
+  if (!devices) return std::move(devices).error();
+  const std::size_t first = devices->front();
+  return devices_[first].hostCopy(Dataset(replicaOn(data.state(), first)));
 }
 
 Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
@@ -226,18 +148,47 @@ Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
       Errc::kUnsupported, fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_), {}};
 }
 
+template <class Body>
+std::invoke_result_t<Body, Executor&> PoolExecutor::onOwner(const char* what, std::uint64_t address, const Body& body) {
+  const std::optional<std::size_t> owner = devices_.ownerOf(address);
+  if (!owner) return notOurs(what, address);
+  return devices_.call(*owner, body);
+}
+
+Result<HostColumn> PoolExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                                       std::uint64_t stream) {
+  return onOwner(what, column.pointer, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
+}
+
+Status PoolExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
+  return onOwner("output", out.pointer, [&](Executor& executor) { return executor.claimOutput(out, stream); });
+}
+
+void PoolExecutor::writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) {
+  if (task.device_out == 0) {
+    std::memcpy(task.out + offset, from, bytes);
+    return;
+  }
+  const Status written = onOwner("output", task.device_out, [&](Executor& executor) {
+    return executor.writeOutput(task, offset, from, bytes), okStatus();
+  });
+  if (!written) throw ErrorException(written.error());
+}
+
 void PoolExecutor::compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
-  PoolOrder order{.source = state.source, .tier = state.info.tier, .options = options};
-  order.options.data = nullptr;
-  Result<PoolShares> shares = arena_.execute([&] { return compiler_.make(order, options.data, deadline); });
-  if (!shares) throw ErrorException(std::move(shares).error());
-  state.on_pool = std::make_shared<PoolProgram>(std::move(*shares));
-  state.on_pool->describe(state);
+  DeviceNumbers devices = devices_.working();
+  if (devices.empty()) throw ErrorException(devices_.noneLeft());
+  auto program = std::make_shared<PoolProgram>(state.source, state.info.tier, options);
+  const auto shares = arena_.execute([&] {
+    return devices_.retry(devices, [&] { return program->sharesOn(devices_, devices, options.data, deadline); });
+  });
+  if (!shares) throw ErrorException(shares.error());
+  program->describe(state);
+  state.on_pool = std::move(program);
 }
 
 Result<Dataset> PoolExecutor::withTargetBehind(const Dataset& data) {
   const Dataset::State& state = data.state();
-  if (state.divided != nullptr) return data;
   const std::lock_guard lock(state.copy_mutex);
   if (state.copy_with_target == nullptr) {
     MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
@@ -253,88 +204,57 @@ Result<Dataset> PoolExecutor::withTargetBehind(const Dataset& data) {
 }
 
 std::size_t PoolExecutor::bestParts(const PopulationView& population, const CompileOptions& options) {
-  const std::vector<std::size_t> working = devices_.working();
-  if (working.empty()) return 1;
+  const Result<DeviceNumbers> devices = devicesOf(*options.data);
+  if (!devices) return 1;
   // About the share of a device.
-  const PopulationView share = divide(population, working.size()).front();
-  for (const std::size_t device : working) {
-    const auto replica = replicaOn(options.data->state(), device);
-    if (replica == nullptr) continue;
-    const Dataset own(replica);
-    CompileOptions for_device = options;
-    for_device.data = &own;
-    return devices_[device].bestParts(share, for_device);
-  }
-  return 1;
-}
-
-Status PoolExecutor::prepareShare(const Task& task, const std::shared_ptr<PoolShare>& share) {
-  Status prepared = guarded([&]() -> Status {
-    const Result<Task> own = shareOf(task, *share, devices_, compiler_);
-    if (!own) return own.error();
-    return devices_.call(share->device, [&](Executor& executor) { return executor.prepare(*own); });
-  });
-  if (prepared || prepared.error().code != Errc::kMachine) return prepared;
-  const Result<PoolShares> others = compiler_.othersOf(*share, prepared.error(), task.deadline);
-  if (!others) return others.error();
-  for (const std::shared_ptr<PoolShare>& other : *others) {
-    if (Status done = prepareShare(task, other); !done) return done;
-  }
-  return okStatus();
+  const PopulationView share = divide(population, devices->size()).front();
+  const Dataset own(replicaOn(options.data->state(), devices->front()));
+  CompileOptions for_device = options;
+  for_device.data = &own;
+  return devices_[devices->front()].bestParts(share, for_device);
 }
 
 Status PoolExecutor::prepare(const Task& task) {
-  if (task.data.state().divided != nullptr) {
-    return arena_.execute([&] { return RowsRun(devices_, *this, task).prepare(); });
-  }
-  const PoolShares& shares = task.program.state().on_pool->shares();
-  std::vector<Status> prepared(shares.size(), okStatus());
-  arena_.execute([&] {
-    inParallel(shares.size(),
-               [&](std::size_t i) { prepared[i] = guarded([&] { return prepareShare(task, shares[i]); }); });
+  Result<DeviceNumbers> devices = devicesOf(task.data);
+  if (!devices) return std::move(devices).error();
+  return arena_.execute([&] {
+    return devices_.retry(*devices, [&]() -> Status {
+      const auto shares = task.program.state().on_pool->sharesOn(devices_, *devices, nullptr, task.deadline);
+      if (!shares) return shares.error();
+      return devices_.onEach(*devices, [&](std::size_t i, Executor& executor) {
+        const PoolShare& share = (**shares)[i];
+        return share.program ? executor.prepare(share.of(task)) : okStatus();
+      });
+    });
   });
-  const auto failed = std::ranges::find_if(prepared, [](const Status& status) { return !status.ok(); });
-  return failed == prepared.end() ? okStatus() : *failed;
 }
 
 Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
-  if (task.data.state().divided != nullptr) {
+  if (!task.loss) {
     std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
     auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
       Task own = task;
       own.parameters = parameters;
-      return runDivided(own);
+      return this->run(own);
     };
     return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
   }
-  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), PoolFlight::Way::kAsync);
-  if (Status begun = flight->begin(); !begun) return std::move(begun).error();
+  Result<DeviceNumbers> devices = devicesOf(task.data);
+  if (!devices) return std::move(devices).error();
+  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), std::move(*devices));
+  if (Status started = flight->start(); !started) return std::move(started).error();
   // While the devices compute.
   flight->keepParameters();
   return std::unique_ptr<Flight>(std::move(flight));
 }
 
+// On this thread: a flight of predictions is a task for other threads, of which none may be left.
 Result<Losses> PoolExecutor::run(const Task& task) {
-  if (task.data.state().divided != nullptr) return runDivided(task);
-  PoolFlight flight(devices_, arena_, task, PoolFlight::Way::kBlocking);
-  if (Status begun = flight.begin(); !begun) return std::move(begun).error();
+  Result<DeviceNumbers> devices = devicesOf(task.data);
+  if (!devices) return std::move(devices).error();
+  PoolFlight flight(devices_, arena_, task, std::move(*devices));
+  if (Status started = flight.start(); !started) return std::move(started).error();
   return flight.finish();
-}
-
-// Rows of a device that is lost are streamed to the others, with all the others' rows.
-Result<Losses> PoolExecutor::runDivided(const Task& task) {
-  PoolRows& rows = *task.data.state().divided;
-  const auto works = [&](const RowsOnDevice& part) { return !devices_.isLost(part.device); };
-  if (std::ranges::all_of(rows.parts(), works)) {
-    Result<Losses> losses =
-        guarded([&] { return arena_.execute([&] { return RowsRun(devices_, *this, task).run(); }); });
-    if (losses || losses.error().code != Errc::kMachine) return losses;
-  }
-  const Result<Dataset> undivided = rows.undivided([&] { return placeOnEach(rows.host()); });
-  if (!undivided) return undivided.error();
-  Task again = task;
-  again.data = *undivided;
-  return run(again);
 }
 
 }  // namespace

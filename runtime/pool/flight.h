@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include <tbb/task_arena.h>
@@ -16,30 +15,16 @@
 
 namespace srjit {
 
-/// A share in flight, or what it gave.
-struct PoolPart {
-  std::shared_ptr<PoolShare> share;
-  AlignedBuffer predictions;  ///< of the share, if they go to another device's memory
-  std::unique_ptr<Flight> flight;
-  std::optional<Losses> done = {};
-  std::vector<Failure> failures = {};  ///< of finish(), by the expression of the task
-};
-
-/// A task whose shares are in flight. Shares of devices that cannot evaluate them go to others: at once where they
-/// cannot be started, otherwise in finish(). Works on the threads of an arena.
+/// A task whose shares are in flight on devices. If devices fail, the others evaluate all shares again: at once where a
+/// share cannot be started, otherwise in finish(). Works on the threads of an arena.
 class PoolFlight final : public Flight {
  public:
-  enum class Way {
-    kAsync,  ///< begin() returns before the work is done
-    /// begin() evaluates predictions on its threads. It may run on one of oneTBB's, which must not wait for a task that
-    /// none of them is left to run.
-    kBlocking,
-  };
-  /// Devices and arena must outlive it. The task's parameters are borrowed until keepParameters().
-  PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task, Way way);
+  /// `devices`, at least one, work and have the data. They and the arena must outlive it. The task's parameters are
+  /// borrowed until keepParameters().
+  PoolFlight(PoolDevices& pool, tbb::task_arena& arena, Task task, DeviceNumbers devices);
 
-  /// Starts the shares. Called once, first. Errors: those of a device's start(), if no other device can do it.
-  Status begin();
+  /// Starts losses; evaluates predictions. Called once, first. Errors: those of PoolDevices::retry().
+  Status start();
   /// Copies the parameters.
   void keepParameters();
 
@@ -48,30 +33,28 @@ class PoolFlight final : public Flight {
   Result<Losses> finish() override;
 
  private:
-  Result<PoolPart> start(const std::shared_ptr<PoolShare>& share) const;
-  Status beginShare(const std::shared_ptr<PoolShare>& share, std::vector<PoolPart>& parts) const;
-  Status beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const;
-  Result<Losses> collect();
-  /// Takes what parts gave; what failed for a device's sake is done by others.
-  Status finishParts(std::span<PoolPart> parts);
-  /// Puts what a part gave in its place; on several threads at once, of different parts.
-  Status take(PoolPart& part);
-  /// Bytes of the predictions of so many outputs.
+  /// Of a share.
+  struct Part {
+    std::unique_ptr<Flight> flight;  ///< of a loss; null without expressions
+    AlignedBuffer predictions;       ///< that are to go to another device's memory
+    std::vector<Failure> failures;   ///< by the expression of the whole task
+  };
+  Status begin();
+  Status beginShare(const PoolShare& share, Executor& executor, Part& part) const;
+  Status collect();
+  Status take(const PoolShare& share, Part& part);
+  void addFailures(const PoolShare& share, std::vector<Failure> failures, Part& part) const;
   std::size_t predictionBytes(std::size_t outputs) const;
 
-  PoolDevices& devices_;
+  PoolDevices& pool_;
   tbb::task_arena& arena_;
-  const PoolCompiler compiler_;
   Task task_;
-  const Way way_;
-  std::optional<std::size_t> owner_;  ///< of the memory of the output
   std::vector<double> parameters_;
-  std::vector<PoolPart> parts_;
-  Losses all_;  ///< of all shares
+  std::optional<std::size_t> owner_;  ///< of the memory of the output
+  DeviceNumbers devices_;             ///< that take part
+  std::shared_ptr<const PoolShares> shares_;
+  std::vector<Part> parts_;  ///< of the shares; empty if they must begin again
+  Losses all_;
 };
-
-/// The part of a task that is a share's: its program, data and parameters. Errors: kMachine if the share's device does
-/// not have these, and cannot make the program either (PoolCompiler::programOf).
-Result<Task> shareOf(const Task& task, PoolShare& share, const PoolDevices& devices, const PoolCompiler& compiler);
 
 }  // namespace srjit

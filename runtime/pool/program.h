@@ -5,6 +5,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine_options.h"
@@ -13,81 +15,62 @@
 
 namespace srjit {
 
-struct PoolShare;
-using PoolShares = std::vector<std::shared_ptr<PoolShare>>;
+/// Divides the expressions into adjacent ones for devices that take this many seconds per token, all above 0: device i
+/// gets those from the i-th number to the next, so that all devices take about as long. Code of outputs counts as
+/// ProgramSource::lengthFactor() has it. One number more than there are devices, ascending.
+std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::span<const double> seconds_per_token);
 
-/// What is compiled: expressions of a program, and how. The numbers are those of its first expression, output and
-/// parameter in the whole program.
-struct PoolOrder {
-  std::shared_ptr<const ProgramSource> source;
-  std::size_t expression = 0, output = 0, parameter = 0;
-  Tier tier = Tier::kAuto;
-  CompileOptions options = {};  ///< without data
-};
-
-/// Adjacent expressions of a program, as a program of one device. Only `others` and `elsewhere` change.
+/// Adjacent expressions of a program, as a program of one device. The numbers are those of its first expression, output
+/// and parameter in the whole program.
 struct PoolShare {
   std::size_t device = 0;
-  PoolOrder order;
-  std::optional<Program> program;  ///< nothing if the device could not make it at first, for this reason:
-  std::optional<Error> error = {};
-  std::vector<std::size_t> tried;  ///< the device, and those that could not do more than this share before
+  std::size_t expression = 0, output = 0, parameter = 0;
+  std::shared_ptr<const ProgramSource> source;
+  std::optional<Program> program = {};  ///< not set until the device has made it, or without expressions
 
-  std::timed_mutex mutex;
-  /// The same expressions for other devices, made when this one cannot evaluate them; guarded by the mutex.
-  std::optional<PoolShares> others;
-  /// The same expressions as a program of each other device, of which each has some of the rows; of its own, if that
-  /// made it later.
-  ProgramsMade<std::size_t> elsewhere;
+  /// What the device has to do of a task of the whole program: its expressions, parameters and data. No output.
+  Task of(const Task& task) const;
 };
 
-/// What a device has of data; null if it has not all rows.
+/// One share for each device, in order, of all expressions in order. Constant once others have it.
+using PoolShares = std::vector<PoolShare>;
+
+/// What a device has of data; null if it could not be placed there.
 inline std::shared_ptr<const Dataset::State> replicaOn(const Dataset::State& data, std::size_t device) {
   return device < data.replicas.size() ? data.replicas[device] : nullptr;
 }
 
-/// The program of a pool: shares of all expressions, in order, none of them empty. Thread-safe.
+/// The program of a pool: its shares for each set of devices that evaluated it. Keeps those of the most recently used
+/// sets. Thread-safe; a call may wait while another makes shares, until its deadline (lockUntil()).
 class PoolProgram {
  public:
-  explicit PoolProgram(PoolShares shares) : shares_(std::move(shares)) {}
-  const PoolShares& shares() const noexcept { return shares_; }
-  /// What Program::status() says, of all devices together: the slowest tier, and times of the device that took longest.
+  PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options);
+
+  /// The shares for these devices, with programs; new programs read the kept subtrees of `data`, if any. Works on the
+  /// calling thread's arena. Errors: those of PoolDevices::onEach(), which drops devices that could not make their
+  /// program; the next call asks them again. Throws an ErrorException (kLimit) at the deadline.
+  Result<std::shared_ptr<const PoolShares>> sharesOn(PoolDevices& pool, DeviceNumbers& devices, const Dataset* data,
+                                                     const Deadline& deadline);
+  /// The shares that sharesOn() gave last, also where programs are missing.
+  std::shared_ptr<const PoolShares> shares() const;
+
+  /// Program::status() of all shares() together: the slowest tier, and times of the device that took longest.
   ProgramStatus status() const;
-  /// The same of Program::info(), as far as compiling finds it out, and the failures.
+  /// Adds the facts of Program::info() that compiling finds out, and the failures.
   void describe(Program::State& state) const;
 
  private:
-  PoolShares shares_;
-};
+  using Division = std::pair<DeviceNumbers, std::shared_ptr<const PoolShares>>;
+  static constexpr std::size_t kMostDivisions = 8;
 
-/// Makes shares. Thread-safe; works on the calling thread's arena.
-class PoolCompiler {
- public:
-  /// The devices must outlive it.
-  explicit PoolCompiler(PoolDevices& devices) : devices_(devices) {}
+  std::shared_ptr<const PoolShares> divide(const PoolDevices& pool, const DeviceNumbers& devices) const;
+  Program compile(const PoolShare& share, const PoolDevices& pool, const Dataset* data, const Deadline& deadline) const;
 
-  /// Divides the expressions among the devices that work, and makes their programs; with the kept subtrees of `data`,
-  /// if there are any. What a device cannot make, others do. Errors: where none can, and kLimit at the deadline.
-  Result<PoolShares> make(const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
-  /// The same expressions for all devices that have not tried them, divided likewise; none if all have. `error` is why
-  /// the share's own device cannot evaluate them. Throws an ErrorException (kLimit) if another call makes them until
-  /// the deadline.
-  Result<PoolShares> othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const;
-  /// The program of a share on its own device, which tries again to make it if it could not before: memory may be short
-  /// for a moment alone. Errors: those of making it; kLimit if another call makes it until the deadline.
-  Result<Program> programOf(PoolShare& share, const Deadline& deadline) const;
-  /// The program of a share on a device. Throws what guarded() catches.
-  Program programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const;
-
- private:
-  Result<PoolShares> makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
-                            const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
-  PoolShares divide(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
-                    const PoolOrder& order) const;
-  void compile(PoolShare& share, const Dataset* data, const Deadline& deadline) const;
-  Program compileOn(std::size_t device, const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
-
-  PoolDevices& devices_;
+  const std::shared_ptr<const ProgramSource> source_;
+  const Tier tier_;
+  CompileOptions options_;  ///< without data
+  mutable std::timed_mutex mutex_;
+  std::vector<Division> divisions_;  ///< the least recently used first
 };
 
 }  // namespace srjit

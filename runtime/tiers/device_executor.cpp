@@ -105,7 +105,6 @@ class DeviceExecutor final : public Executor {
   Result<Sums> sums(const Task& task) override;
   CacheStats cacheStats() const override { return cache_->stats(); }
 
-  bool hasRoom(std::size_t bytes) const override { return bytes <= budget(kShareForData); }
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
   bool isLost() const override;
 
@@ -173,7 +172,7 @@ class LossFlight final : public Flight {
   /// Throws where the work could not be submitted.
   void submit() {
     try {
-      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part, task_.deadline); });
+      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.deadline); });
     } catch (...) {
       run_.reset();
       throw;
@@ -290,7 +289,6 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served(), device_);
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
-  plan.carries_chains = task.part.has_value();
   if (auto run = idle_->take(plan)) return run;
   return inArena([&] { return DeviceRun::create(std::move(plan), data, budget(kShareForWork)); });
 }
@@ -310,11 +308,7 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
   inArena([&] {
-    if (task.part && !task.part->is_last) {
-      run->readChains(*task.part->chains);
-    } else {
-      run->readLosses(task.part ? task.part->whole.state() : task.data.state(), *task.loss, losses);
-    }
+    run->readLosses(task.data.state(), *task.loss, losses);
     recordRunTime(task, *run);
   });
   losses.failures = run->plan().code->failures;

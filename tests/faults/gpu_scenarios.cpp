@@ -44,7 +44,7 @@ Calls keptSubtrees(World& world) {
   return generations(world, options);
 }
 
-Calls dividedRows(World& world) {
+Calls streamedByAll(World& world) {
   EngineOptions options = onPool();
   options.device_bytes = 100'000;
   return compilation(world, options, {.expressions = 2, .rows = 4096 + 100});
@@ -76,7 +76,7 @@ constexpr Scenario kGpuScenarios[] = {
     {"PoolCompilation", kOfGpu, [](World& w) { return compilation(w, onPool()); }, twoGpus, true},
     {"PoolFlights", kOfGpu, [](World& w) { return flights(w, onPool()); }, twoGpus},
     {"PoolFits", kOfGpu, [](World& w) { return fits(w, onPool()); }, twoGpus},
-    {"PoolDividedRows", kOfGpu, dividedRows, twoGpus, true},
+    {"PoolStreamed", kOfGpu, streamedByAll, twoGpus, true},
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "runtime/cache/kernels.h"
 #include "runtime/code/costs.h"
 #include "runtime/cuda/context.h"
-#include "runtime/pool/division.h"
 #include "runtime/pool/program.h"
 #include "tests/generators/scratch.h"
 #include "tests/runtime/pool/pooled_machine.h"
@@ -94,9 +93,7 @@ TEST(Division, FollowsTheCalibrationOfTheDevices) {
         {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .cache_directory = directory.path("")});
     std::vector<std::size_t> tokens;
     const Program program = engine.compile(w.expressions);
-    for (const auto& share : program.state().on_pool->shares()) {
-      tokens.push_back(share->order.source->tokens);
-    }
+    for (const PoolShare& share : *program.state().on_pool->shares()) tokens.push_back(share.source->tokens);
     return tokens;
   };
   const std::vector<std::size_t> equal = sizesOf();

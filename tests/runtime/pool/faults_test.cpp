@@ -62,7 +62,7 @@ TEST_P(LostOfMany, BeforeTheEvaluation) {
   expectNotice();
   EXPECT_EQ(program.status().served.interpreted, w_.expressions.size());
   const Program fresh = engine_.compile(w_.expressions);
-  EXPECT_EQ(fresh.state().on_pool->shares().size(), GetParam() - 1);
+  EXPECT_EQ(fresh.state().on_pool->shares()->size(), GetParam() - 1);
   EXPECT_TRUE(engine_.prepare(program, data, LossOptions{}).ok());
 }
 
@@ -169,13 +169,17 @@ TEST_P(LostOfMany, ShortMemoryIsNoLoss) {
     expectSameLosses(*losses, expected_, "short of memory");
     // A failure left over would hit this device while it does the next one's share.
     machine_.driver.forgetFailures();
+    const auto shares = program.state().on_pool->shares();
+    EXPECT_EQ(shares->size(), GetParam() - 1);
+    for (const PoolShare& share : *shares) EXPECT_NE(share.device, static_cast<std::size_t>(device));
   }
   EXPECT_TRUE(engine_.notices().empty());
-  for (const auto& share : program.state().on_pool->shares()) EXPECT_TRUE(share->others) << "device " << share->device;
+  // The next call asks all of them.
+  expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "with memory");
+  EXPECT_EQ(program.state().on_pool->shares()->size(), GetParam());
 }
 
-// Nor is too little memory of all but one, whichever that is: what a device could not make for another one for want of
-// memory, it makes later.
+// Nor is too little memory of all but one, whichever that is.
 TEST_P(LostOfMany, ShortMemoryOfAllButOneIsNoLoss) {
   const Dataset data = engine_.upload(w_.view()).value();
   const Program program = engine_.compile(w_.expressions);
@@ -183,7 +187,7 @@ TEST_P(LostOfMany, ShortMemoryOfAllButOneIsNoLoss) {
     for (int device = 0; device <= last(); ++device) {
       if (static_cast<std::size_t>(device) == n % GetParam()) continue;
       machine_.driver.failAt("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, device);
-      // Of what a device makes for others, or of its own evaluation.
+      // While a device makes a program for fewer devices, or evaluates.
       for (std::size_t copy = 1; copy <= n; ++copy) {
         machine_.driver.failAt("cuMemcpyHtoDAsync", copy, CUDA_ERROR_OUT_OF_MEMORY, device);
       }
@@ -196,7 +200,8 @@ TEST_P(LostOfMany, ShortMemoryOfAllButOneIsNoLoss) {
   EXPECT_TRUE(engine_.notices().empty());
 }
 
-// The second GPU has no memory for its part of the lost first one's share. The third does it, until there is memory.
+// After the first GPU is lost, the second has no memory for its new share. The third evaluates all until the second
+// has.
 TEST(PoolFaults, WhatADeviceHadNoMemoryToMakeItMakesLater) {
   FakeMachine machine(manyDevices(3));
   const Workload w = arithmeticWorkload(41, 30, 200, Precision::kF32);
@@ -214,15 +219,15 @@ TEST(PoolFaults, WhatADeviceHadNoMemoryToMakeItMakesLater) {
     machine.driver.failAt("cuMemAllocFromPoolAsync", n, CUDA_ERROR_OUT_OF_MEMORY, 1);
   }
   expectLosses("without memory");
-  const PoolShare& lost = *program.state().on_pool->shares()[0];
-  ASSERT_TRUE(lost.others);
-  const PoolShare& part = *lost.others->front();
-  ASSERT_EQ(part.device, 1U);
-  EXPECT_FALSE(part.program);
-  EXPECT_FALSE(part.elsewhere.find(1));
+  const auto without = program.state().on_pool->shares();
+  ASSERT_EQ(without->size(), 1U);
+  EXPECT_EQ(without->front().device, 2U);
   machine.driver.forgetFailures();
   expectLosses("with memory");
-  EXPECT_TRUE(part.elsewhere.find(1));
+  const auto with = program.state().on_pool->shares();
+  ASSERT_EQ(with->size(), 2U);
+  EXPECT_EQ(with->front().device, 1U);
+  EXPECT_TRUE(with->front().program);
   machine.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 2);
   expectLosses("alone");
 }

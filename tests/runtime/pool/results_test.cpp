@@ -78,9 +78,12 @@ TEST_P(ManyDevices, EveryDeviceHasAShare) {
   const Workload w = arithmeticWorkload(7, 64, 100, Precision::kF32);
   const Program program = all.compile(w.expressions);
   if (GetParam() == 1) return;
-  const PoolShares& shares = program.state().on_pool->shares();
-  ASSERT_EQ(shares.size(), GetParam());
-  for (std::size_t i = 0; i < shares.size(); ++i) EXPECT_EQ(shares[i]->device, i);
+  const auto shares = program.state().on_pool->shares();
+  ASSERT_EQ(shares->size(), GetParam());
+  for (std::size_t i = 0; i < shares->size(); ++i) {
+    EXPECT_EQ((*shares)[i].device, i);
+    EXPECT_TRUE((*shares)[i].program);
+  }
   const Dataset data = all.upload(w.view()).value();
   EXPECT_TRUE(all.loss(program, data, w.parameters).ok());
   for (std::size_t i = 0; i < GetParam(); ++i) EXPECT_GT(machine_.driver.usedBytes(static_cast<int>(i)), 0U);

@@ -1,8 +1,9 @@
-// Data that are too large for each of several devices: rows on each, with the bits of one device.
+// Data that are too large for the memory of each of several devices: each streams them, with the bits of one device.
+#include <map>
+
 #include <gmock/gmock.h>
 
 #include "runtime/pool/program.h"
-#include "runtime/pool/rows.h"
 #include "tests/generators/derivatives.h"
 #include "tests/generators/graphs.h"
 #include "tests/runtime/pool/pooled_machine.h"
@@ -10,20 +11,11 @@
 namespace srjit {
 namespace {
 
-TEST(DividedRows, BeginWithTheFirstChain) {
-  constexpr std::size_t kQuantum = 4096;
-  EXPECT_EQ(divideRows(5, 3), std::vector<std::size_t>({0, 5}));
-  EXPECT_EQ(divideRows(kQuantum + 1, 3), std::vector<std::size_t>({0, kQuantum, kQuantum + 1}));
-  EXPECT_EQ(divideRows(10 * kQuantum, 2), std::vector<std::size_t>({0, 5 * kQuantum, 10 * kQuantum}));
-  EXPECT_EQ(divideRows(7 * kQuantum - 9, 3),
-            std::vector<std::size_t>({0, 2 * kQuantum, 4 * kQuantum, 7 * kQuantum - 9}));
-}
-
-class DividedData : public testing::TestWithParam<std::size_t> {
+class PoolStreamed : public testing::TestWithParam<std::size_t> {
  protected:
   static constexpr std::size_t kRows = 3 * 4096 + 1777;
 
-  DividedData()
+  PoolStreamed()
       : w_(arithmeticWorkload(5, 12, kRows, Precision::kF32, true)),
         machine_(manyDevices(GetParam())),
         all_(machine_.engine(
@@ -41,34 +33,40 @@ class DividedData : public testing::TestWithParam<std::size_t> {
   const Program program_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, DividedData, testing::Values(2, 3, 8),
+INSTANTIATE_TEST_SUITE_P(, PoolStreamed, testing::Values(2, 3, 8),
                          [](const auto& tested) { return "Of" + std::to_string(tested.param); });
 
-TEST_P(DividedData, AreResidentOnTheDevices) {
-  ASSERT_NE(data_.state().divided, nullptr);
-  EXPECT_EQ(data_.state().divided->parts().size(), std::min<std::size_t>(GetParam(), 4));
+// Each device copies all rows, less padding, in each evaluation, and no other memory is taken for them.
+TEST_P(PoolStreamed, AreCopiedToEachDevice) {
+  ASSERT_EQ(data_.state().replicas.size(), GetParam());
+  for (const auto& replica : data_.state().replicas) EXPECT_TRUE(replica->isOnHost());
   machine_.driver.forgetCalls();
   ASSERT_TRUE(all_.loss(program_, data_, w_.parameters).ok());
-  EXPECT_EQ(machine_.driver.count("cuMemHostRegister"), 0U);
+  std::map<std::uint64_t, std::size_t> copied;
   for (const FakeCall& call : machine_.driver.calls()) {
-    EXPECT_LT(call.bytes, kRows) << call.entry << ": rows are copied";
+    if (call.entry == "cuMemcpy2DAsync" && call.detail == "in") copied[call.stream] += call.bytes;
   }
+  std::size_t sharing = 0;
+  for (const PoolShare& share : *program_.state().on_pool->shares()) sharing += share.program ? 1 : 0;
+  EXPECT_EQ(copied.size(), sharing);
+  const std::size_t fields = w_.columns.size() + 2;  // with target and weights
+  for (const auto& [stream, bytes] : copied) EXPECT_GE(bytes, fields * kRows * sizeof(float)) << stream;
 }
 
-TEST_P(DividedData, HaveTheSameBits) {
+TEST_P(PoolStreamed, HaveTheSameBits) {
   EXPECT_EQ(data_.rows(), kRows);
   EXPECT_EQ(data_.rowGroups(), onCpu().rowGroups());
   for (const NanPolicy nan : kNanPolicies) {
     for (const LossKind kind : {LossKind::kRmse, LossKind::kScaledMse, LossKind::kNmse}) {
       const LossOptions options{.kind = kind, .nan = nan};
-      expectSameLosses(all_.loss(program_, data_, w_.parameters, options).value(), expected(options), "divided");
+      expectSameLosses(all_.loss(program_, data_, w_.parameters, options).value(), expected(options), "streamed");
     }
   }
-  expectSameBits(predict(all_, program_, data_, w_.parameters), predict(cpu_, w_, Tier::kInterpret), kRows, "divided");
+  expectSameBits(predict(all_, program_, data_, w_.parameters), predict(cpu_, w_, Tier::kInterpret), kRows, "streamed");
   const Dataset on_cpu = onCpu();
   const Program of_cpu = cpu_.compile(w_.expressions);
   expectSameGradients(all_.gradient(program_, data_, w_.parameters).value(),
-                      cpu_.gradient(of_cpu, on_cpu, w_.parameters).value(), "divided");
+                      cpu_.gradient(of_cpu, on_cpu, w_.parameters).value(), "streamed");
   expectSameFits(all_.fit(program_, data_, w_.parameters, {.iterations = 5}).value(),
                  cpu_.fit(of_cpu, on_cpu, w_.parameters, {.iterations = 5}).value());
   std::vector<double> vectors = w_.parameters;
@@ -76,8 +74,7 @@ TEST_P(DividedData, HaveTheSameBits) {
   expectSameLosses(all_.loss(program_, data_, vectors).value(), cpu_.loss(of_cpu, on_cpu, vectors).value(), "vectors");
 }
 
-// Residuals and derivatives of each row come from all devices.
-TEST_P(DividedData, RefinedFitsHaveTheSameBits) {
+TEST_P(PoolStreamed, RefinedFitsHaveTheSameBits) {
   Workload w = w_;
   for (std::size_t r = 0; r < kRows; ++r) {
     w.columns[0][r] = 1990 + 1e-3 * static_cast<double>(r);
@@ -86,14 +83,14 @@ TEST_P(DividedData, RefinedFitsHaveTheSameBits) {
   const std::vector<Expression> quadratic = {infix("p0 + x0*(p1 + x0*p2)")};
   const std::vector<double> start = {1, 1, 1};
   const Dataset data = all_.upload(w.view()).value();
-  ASSERT_NE(data.state().divided, nullptr);
+  ASSERT_TRUE(data.state().replicas.front()->isOnHost());
   const Fits fits = all_.fit(all_.compile(quadratic), data, start).value();
   EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
   EXPECT_TRUE(std::isfinite(fits.standard_errors[2]));
   expectSameFits(fits, cpu_.fit(cpu_.compile(quadratic), cpu_.upload(w.view()).value(), start).value());
 }
 
-TEST_P(DividedData, SubmittedAndAsTokenArrays) {
+TEST_P(PoolStreamed, SubmittedAndAsTokenArrays) {
   EXPECT_TRUE(all_.prepare(program_, data_, LossOptions{}).ok());
   std::vector<double> borrowed = w_.parameters;
   Pending<Losses> losses = all_.submitLoss(program_, data_, borrowed).value();
@@ -113,13 +110,13 @@ TEST_P(DividedData, SubmittedAndAsTokenArrays) {
   expectSameReasons(population.failures, of_cpu.failures);
 }
 
-TEST_P(DividedData, Selections) {
+TEST_P(PoolStreamed, Selections) {
   const Dataset on_cpu = onCpu();
   const Program of_cpu = cpu_.compile(w_.expressions);
   const std::vector<double> heavy(kRows, 2.5);
-  const auto expectSame = [&](const auto& select, bool is_divided) {
+  const auto expectSame = [&](const auto& select, bool is_streamed) {
     const Dataset some = select(all_, data_), same = select(cpu_, on_cpu);
-    EXPECT_EQ(some.state().divided != nullptr, is_divided);
+    EXPECT_EQ(some.state().replicas.front()->isOnHost(), is_streamed);
     expectSameLosses(all_.loss(program_, some, w_.parameters).value(), cpu_.loss(of_cpu, same, w_.parameters).value(),
                      "selected");
   };
@@ -128,7 +125,7 @@ TEST_P(DividedData, Selections) {
   expectSame([&](const Engine& e, const Dataset& d) { return e.withWeights(d, heavy).value(); }, true);
 }
 
-TEST_P(DividedData, ALostDevicesRowsAreStreamedByTheOthers) {
+TEST_P(PoolStreamed, ALostDeviceLeavesItsShareToTheOthers) {
   for (const std::size_t kernels : {1, 2, 3, 4}) {
     const Engine engine = machine_.engine(
         {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
@@ -145,7 +142,7 @@ TEST_P(DividedData, ALostDevicesRowsAreStreamedByTheOthers) {
   EXPECT_EQ(all_.loss(program_, data_, w_.parameters).error().code, Errc::kMachine);
 }
 
-TEST_P(DividedData, ShortMemoryIsNoLoss) {
+TEST_P(PoolStreamed, ShortMemoryIsNoLoss) {
   for (std::size_t n = 1; n < 8; ++n) {
     machine_.driver.failAt("cuMemcpyHtoDAsync", n, CUDA_ERROR_OUT_OF_MEMORY);
     const Result<Losses> losses = all_.loss(program_, data_, w_.parameters);
