@@ -31,7 +31,6 @@ LIBRARIES = {
     # The assembler (nvJitLink) belongs to the compiler; the driver is the runtime's.
     "nvJitLink": (re.compile(r"(nvJitLink|nvPTXCompiler|nvrtc)\.h"), "compiler"),
     "CUDA": (re.compile(r"cu(da\w*)?\.h|cuda/|cuda_runtime\w*\.h"), "runtime"),
-    "SQLite": (re.compile(r"sqlite3\.h"), "runtime"),
     "CLI11": (re.compile(r"CLI/"), "tools"),
     "libcsv": (re.compile(r"csv\.h"), "tools"),
     "Boost": (re.compile(r"boost/"), "tools"),
@@ -42,7 +41,7 @@ ONE_ROOM = {
     "llvm/BinaryFormat/ELF.h": "compiler/sass",
 }
 # What a program that uses the installed headers need not have or see.
-FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
+FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|csv\.h")
 
 
 def includes_of(path):
