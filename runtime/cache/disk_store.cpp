@@ -225,7 +225,8 @@ bool DiskStore::remove(const std::string& name) const noexcept {
   return unlinkat(folder_.get(), name.c_str(), 0) == 0 || errno == ENOENT;
 }
 
-Result<std::vector<DiskStore::Found>> DiskStore::scan() const {
+/// All files, or those of one extension.
+Result<std::vector<DiskStore::Found>> DiskStore::scan(std::string_view extension) const {
   std::vector<Found> files;
   if (!folder_.isOpen()) return files;
   Descriptor again(openat(folder_.get(), ".", kListing));
@@ -234,8 +235,8 @@ Result<std::vector<DiskStore::Found>> DiskStore::scan() const {
   if (folder == nullptr) return failure("list", "", errno);
   again.release();
   while (const dirent* const entry = readdir(folder.get())) {
-    if (!isName(entry->d_name)) continue;
     Found found{entry->d_name, {}};
+    if (!isName(found.name) || !found.is(extension)) continue;
     const auto is_there = inspect(found.name, found.facts);
     if (!is_there) return is_there.error();
     if (*is_there) files.push_back(std::move(found));
@@ -258,7 +259,7 @@ Status DiskStore::makeRoom(std::uint64_t bytes) {
   for (const Found& file : *files) {
     if (!file.is(kImage)) continue;
     images.push_back(&file);
-    total += static_cast<std::uint64_t>(file.facts.st_size);
+    total += file.bytes();
   }
   if (total + bytes > bound_) {
     std::ranges::sort(images, {}, [](const Found* file) {
@@ -266,7 +267,7 @@ Status DiskStore::makeRoom(std::uint64_t bytes) {
     });
     for (auto oldest = images.begin(); oldest != images.end() && total + bytes > bound_ - bound_ / 8; ++oldest) {
       if (!remove((*oldest)->name)) continue;
-      total -= static_cast<std::uint64_t>((*oldest)->facts.st_size);
+      total -= (*oldest)->bytes();
       ++evictions_;
     }
   }
@@ -296,23 +297,18 @@ void DiskStore::removeLeftovers(const std::vector<Found>& files) const {
 }
 
 Result<DiskStore::Totals> DiskStore::totals() const {
-  const auto files = scan();
+  const auto files = scan(kImage);
   if (!files) return files.error();
-  Totals totals;
-  for (const Found& file : *files) {
-    if (!file.is(kImage)) continue;
-    ++totals.images;
-    totals.bytes += static_cast<std::uint64_t>(file.facts.st_size);
-  }
+  Totals totals{.images = files->size()};
+  for (const Found& file : *files) totals.bytes += file.bytes();
   return totals;
 }
 
 Result<std::vector<StoredImage>> DiskStore::list() {
-  const auto files = scan();
+  const auto files = scan(kImage);
   if (!files) return files.error();
   std::vector<StoredImage> images;
   for (const Found& file : *files) {
-    if (!file.is(kImage)) continue;
     auto loaded = load(file.name, false);
     if (!loaded) return std::move(loaded).error();
     if (loaded->state == FileState::kSound) images.push_back(std::move(loaded->image));
@@ -322,12 +318,11 @@ Result<std::vector<StoredImage>> DiskStore::list() {
 }
 
 Result<StoreCheck> DiskStore::verify() {
-  const auto files = scan();
+  const auto files = scan(kImage);
   if (!files) return files.error();
   StoreCheck found;
   std::vector<std::byte> space;
   for (const Found& file : *files) {
-    if (!file.is(kImage)) continue;
     auto loaded = load(file.name, true, std::move(space));
     if (!loaded) return std::move(loaded).error();
     const bool is_damaged = loaded->state == FileState::kDamaged;
@@ -344,7 +339,7 @@ Result<std::uint64_t> DiskStore::clear() {
   if (!files) return files.error();
   std::uint64_t bytes = 0;
   for (const Found& file : *files) {
-    if (file.is(kImage)) bytes += static_cast<std::uint64_t>(file.facts.st_size);
+    if (file.is(kImage)) bytes += file.bytes();
     if (file.is(kPart)) continue;
     if (const auto loaded = load(file.name, false); !loaded) return loaded.error();
   }

@@ -85,6 +85,7 @@ class DiskStore {
     std::string name;
     struct stat facts;
     bool is(std::string_view extension) const { return name.ends_with(extension); }
+    std::uint64_t bytes() const { return static_cast<std::uint64_t>(facts.st_size); }
   };
   struct Loaded {
     FileState state;
@@ -99,7 +100,7 @@ class DiskStore {
   Status reject(const std::string& name, FileState state);
   Status put(const std::string& name, const KernelKey& key, const KernelImage& image);
   Status writeNew(const std::string& name, std::string_view head, std::string_view code) const;
-  Result<std::vector<Found>> scan() const;
+  Result<std::vector<Found>> scan(std::string_view extension = "") const;
   Status makeRoom(std::uint64_t bytes);
   bool remove(const std::string& name) const noexcept;
   void removeLeftovers(const std::vector<Found>& files) const;
