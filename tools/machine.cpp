@@ -112,12 +112,12 @@ Finding kernelCache() {
   if (!std::filesystem::exists(directory, ignored)) {
     return {"kernel cache", true, shown + ", not there yet", purpose};
   }
-  const auto totals = KernelCache::open({.directory = directory, .access = StoreAccess::kLook})->diskTotals();
-  if (!totals) return {"kernel cache", false, totals.error().message, purpose};
-  return {
-      "kernel cache", true,
-      fmt::format("{}, {} images, {:.1f} MiB", shown, totals->images, static_cast<double>(totals->bytes) / (1u << 20)),
-      purpose};
+  const CacheStats stats = KernelCache::open({.directory = directory, .access = StoreAccess::kLook})->stats();
+  if (!stats.disk_fault.empty()) return {"kernel cache", false, stats.disk_fault, purpose};
+  return {"kernel cache", true,
+          fmt::format("{}, {} images, {:.1f} MiB", shown, stats.disk_images,
+                      static_cast<double>(stats.disk_bytes) / (1u << 20)),
+          purpose};
 }
 
 /// Of one device: whether there is direct code for it, and whether it was compared with the interpreter's.

@@ -1,47 +1,61 @@
 #include "runtime/cache/disk_store.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <new>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "ir/text/lexer.h"
 #include "runtime/cache/file_trust.h"
-#include "runtime/cache/image_record.h"
-#include "runtime/cache/sqlite_file.h"
-#include "runtime/cache/store_file.h"
 
 namespace srjit {
 namespace {
 
+constexpr std::string_view kImage = ".kernel", kFact = ".fact", kPart = ".part";
 // Uses are recorded at this granularity, so that a program that runs repeatedly only reads.
-constexpr std::int64_t kUseMilliseconds = 600'000;
+constexpr std::int64_t kUseSeconds = 600;
+constexpr std::int64_t kStaleSeconds = 3600;  // no write takes as long, so its process has ended
+// Files of earlier versions of sr-jit: a SQLite database with this application id, and the files beside it.
+constexpr std::array kOldFiles = {"kernels.sqlite", "kernels.sqlite-wal", "kernels.sqlite-shm",
+                                  "kernels.sqlite-journal"};
+constexpr std::string_view kOldMagic = "SQLite format 3", kOldId = "srjt";
+constexpr std::size_t kOldIdAt = 68;
 
-std::int64_t now() {
+constexpr int kReading = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;  // opening a FIFO must not block
+constexpr int kWriting = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+constexpr int kListing = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+/// Seconds between a time and now, in either direction: the clock may have been set back.
+std::int64_t secondsFrom(std::int64_t time) {
   using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  return std::abs(duration_cast<seconds>(system_clock::now().time_since_epoch()).count() - time);
 }
 
-std::uint64_t unsignedOf(std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); }
-
-std::span<const std::byte> bytesOf(const Digest& digest) { return std::as_bytes(std::span(digest)); }
-
-/// All zero if the column holds no digest.
-Digest digestIn(const SqliteStatement& statement, int column) {
-  Digest digest{};
-  const std::span<const std::byte> bytes = statement.bytes(column);
-  if (bytes.size() == digest.size()) std::memcpy(digest.data(), bytes.data(), bytes.size());
-  return digest;
+std::string nameOf(const Digest& digest, std::string_view extension) {
+  return fmt::format("{:02x}{}", fmt::join(digest, ""), extension);
 }
 
-Digest sumOfFact(std::string_view name, std::string_view value) {
-  return DigestBuilder().add(name).add(value).finish();
+KernelKey keyOfFact(const std::string& name) { return {DigestBuilder().add(name).finish(), name}; }
+
+/// Whether a name is one of images, facts or their temporary files.
+bool isName(std::string_view name) {
+  constexpr std::size_t kDigits = 2 * sizeof(Digest);
+  if (name.find_first_not_of("0123456789abcdef") != kDigits) return false;
+  const std::string_view extension = name.substr(kDigits);
+  return std::ranges::any_of(std::array{kImage, kFact}, [&](std::string_view known) {
+    return extension == known || (extension.starts_with(known) && extension.ends_with(kPart));
+  });
 }
 
 /// The canonical name of a trusted directory, created if `access` allows it; `directory` itself if it does not exist.
@@ -65,304 +79,275 @@ Result<std::filesystem::path> placeOf(const std::filesystem::path& directory, St
   return place;
 }
 
+/// Writes all of `bytes`; 0 or errno.
+int writeAll(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(file, bytes.data(), bytes.size());
+    if (done < 0 && errno != EINTR) return errno;
+    if (done > 0) bytes.remove_prefix(static_cast<std::size_t>(done));
+  }
+  return 0;
+}
+
 }  // namespace
 
-/// Its functions throw SqliteFailure.
-class DiskStore::State {
- public:
-  State(std::filesystem::path file, std::uint64_t bound, StoreAccess access)
-      : file_(std::move(file), access), bound_(bound) {}
-  ~State();
+Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& directory, std::uint64_t bound,
+                                                   StoreAccess access) {
+  auto place = placeOf(directory, access);
+  if (!place) return place.error();
+  Descriptor folder(::open(place->c_str(), kListing | O_NOFOLLOW));
+  const int number = errno;
+  std::unique_ptr<DiskStore> store(new DiskStore(std::move(*place), std::move(folder), bound, access));
+  const bool may_miss = access != StoreAccess::kUse && number == ENOENT;
+  if (!store->folder_.isOpen() && !may_miss) return store->failure("open", "", number);
+  return store;
+}
 
-  bool has(const KernelKey& key);
-  std::optional<KernelImage> read(const KernelKey& key, std::vector<std::byte>& space);
-  void write(const KernelKey& key, const KernelImage& image);
-  std::optional<std::string> readFact(const std::string& name);
-  void writeFact(const std::string& name, const std::string& value);
-  Totals totals();
-  std::vector<StoredImage> list();
-  StoreCheck verify();
-  std::uint64_t clear();
+Error DiskStore::failure(const char* doing, const std::string& name, int number) const {
+  const std::filesystem::path file = name.empty() ? path_ : path_ / name;
+  return {Errc::kMachine, fmt::format("cannot {} {}: {}", doing, file.string(), std::strerror(number)), {}};
+}
 
-  std::uint64_t evictions() const noexcept { return evictions_; }
-  std::uint64_t damaged() const noexcept { return damaged_ + file_.generation(); }
-  StoreFile& file() noexcept { return file_; }
+/// The facts of a file by its name, or of an open `file`; false if it does not exist. An error if it is not trusted.
+Result<bool> DiskStore::inspect(const std::string& name, struct stat& facts, int file) const {
+  const int failed =
+      file >= 0 ? fstat(file, &facts) : fstatat(folder_.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW);
+  if (!folder_.isOpen() || (failed != 0 && errno == ENOENT)) return false;
+  if (failed != 0) return failure("inspect", name, errno);
+  if (Status trust = checkTrustOfFile(path_ / name, facts); !trust) return std::move(trust).error();
+  return true;
+}
 
- private:
-  std::optional<ImageRecord> find(const KernelKey& key, std::vector<std::byte>& space);
-  void drop(const ImageRecord& record);
-  void writeUses(SqliteFile& file);
-  void makeRoom(SqliteFile& file, std::uint64_t bytes);
-  std::string structure();
-
-  StoreFile file_;
-  const std::uint64_t bound_;
-  std::atomic<std::uint64_t> evictions_ = 0, damaged_ = 0;
-  std::mutex uses_mutex_;
-  std::map<std::int64_t, std::int64_t> uses_;  ///< ids and times of uses not yet recorded on disk
-};
-
-DiskStore::State::~State() {
-  constexpr int kWait = 50;
-  if (uses_.empty() || file_.isForked()) return;
-  try {
-    file_.change([this](SqliteFile& file) { writeUses(file); }, kWait);
-  } catch (const SqliteFailure&) {
-    uses_.clear();  // best effort: a lost use only makes an image an earlier candidate for eviction
-  } catch (const std::bad_alloc&) {
-    uses_.clear();
+/// Reads a file; every file whose content is used passes here.
+Result<DiskStore::Loaded> DiskStore::load(const std::string& name, bool with_code, std::vector<std::byte> space) {
+  const Descriptor file(openat(folder_.get(), name.c_str(), kReading));
+  const int number = errno;
+  Loaded loaded{FileState::kAbsent, {}};
+  if (!file.isOpen() && number == ENOENT) return loaded;  // another process may write it by now
+  struct stat facts{};
+  const auto is_there = inspect(name, facts, file.get());
+  if (!is_there) return is_there.error();
+  if (!*is_there) return loaded;
+  if (!file.isOpen()) return failure("open", name, number);
+  loaded.image.code = std::move(space);
+  loaded.image.bytes = static_cast<std::uint64_t>(facts.st_size);
+  loaded.image.used = facts.st_mtim.tv_sec;
+  loaded.state = readImage(file.get(), with_code, loaded.image);
+  if (loaded.state == FileState::kSound && !name.starts_with(nameOf(loaded.image.key.digest, "."))) {
+    loaded.state = FileState::kDamaged;
   }
+  if (Status rejected = reject(name, loaded.state); !rejected) return std::move(rejected).error();
+  const bool is_use = with_code && access_ == StoreAccess::kUse && loaded.state == FileState::kSound;
+  if (is_use && secondsFrom(loaded.image.used) > kUseSeconds) futimens(file.get(), nullptr);  // best effort
+  return loaded;
 }
 
-bool DiskStore::State::has(const KernelKey& key) {
-  const StoreFile::Reader reader(file_);
-  return reader->prepare("SELECT 1 FROM images WHERE digest = ?").bind(bytesOf(key.digest)).step();
-}
-
-std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key, std::vector<std::byte>& space) {
-  const StoreFile::Reader reader(file_);
-  SqliteStatement statement = reader->prepare(
-      "SELECT i.id, i.title, i.is_ptx, i.seconds, i.checksum, c.kernels, i.used,"
-      "  typeof(c.code) = 'blob' AND length(c.code) <= i.bytes "
-      "FROM images AS i LEFT JOIN codes AS c ON c.id = i.id WHERE i.digest = ?");
-  if (!statement.bind(bytesOf(key.digest)).step()) return std::nullopt;
-  ImageRecord record;
-  record.id = statement.integer(0);
-  record.key = {key.digest, statement.text(1)};
-  record.image.is_ptx = statement.integer(2) != 0;
-  record.image.seconds = statement.real(3);
-  record.checksum = digestIn(statement, 4);
-  record.facts = statement.text(5);
-  record.used = statement.integer(6);
-  // Without code the checksum does not match; isSound() detects that later.
-  if (statement.integer(7) != 0) {
-    reader->readBlob("codes", "code", record.id, space);
-    record.image.code = std::move(space);
+/// What is done about a trusted file that is not sound: damage is removed and counted, another program's file an error.
+Status DiskStore::reject(const std::string& name, FileState state) {
+  if (state == FileState::kDamaged) {
+    ++damaged_;
+    if (access_ != StoreAccess::kLook) remove(name);
   }
-  return record;
+  if (state != FileState::kForeign) return okStatus();
+  return Error{
+      Errc::kMachine,
+      fmt::format("{} is not a kernel image of sr-jit, so it is neither used nor changed; delete it, or choose "
+                  "another directory (--cache-dir, SRJIT_CACHE_DIR)",
+                  (path_ / name).string()),
+      {}};
 }
 
-/// Removes an image that fails its checksum; best effort.
-void DiskStore::State::drop(const ImageRecord& record) {
-  ++damaged_;
-  try {
-    file_.change([&](SqliteFile& file) {
-      file.prepare("DELETE FROM images WHERE id = ? AND digest = ?")
-          .bind(record.id)
-          .bind(bytesOf(record.key.digest))
-          .run();
+Result<bool> DiskStore::has(const KernelKey& key) const {
+  struct stat facts{};
+  return inspect(nameOf(key.digest, kImage), facts);
+}
+
+Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key, std::vector<std::byte> space) {
+  auto loaded = load(nameOf(key.digest, kImage), true, std::move(space));
+  if (!loaded) return std::move(loaded).error();
+  if (loaded->state != FileState::kSound) return std::optional<KernelImage>();
+  return std::optional<KernelImage>(std::move(loaded->image));
+}
+
+Result<std::optional<std::string>> DiskStore::readFact(const std::string& name) {
+  const auto loaded = load(nameOf(keyOfFact(name).digest, kFact), true);
+  if (!loaded) return loaded.error();
+  if (loaded->state != FileState::kSound) return std::optional<std::string>();
+  const std::vector<std::byte>& value = loaded->image.code;
+  return std::optional(std::string(reinterpret_cast<const char*>(value.data()), value.size()));
+}
+
+Status DiskStore::write(const KernelKey& key, const KernelImage& image) {
+  return put(nameOf(key.digest, kImage), key, image);
+}
+
+Status DiskStore::writeFact(const std::string& name, const std::string& value) {
+  const KernelKey key = keyOfFact(name);
+  const auto bytes = std::as_bytes(std::span(value));
+  KernelImage image;
+  image.code.assign(bytes.begin(), bytes.end());
+  return put(nameOf(key.digest, kFact), key, image);
+}
+
+Status DiskStore::put(const std::string& name, const KernelKey& key, const KernelImage& image) {
+  if (access_ != StoreAccess::kUse) return failure("write", name, EPERM);
+  const bool is_image = name.ends_with(kImage);
+  const std::string head = headOf(key, image);
+  const std::uint64_t bytes = head.size() + image.code.size();
+  if (is_image && bytes > bound_) return okStatus();
+  const auto there = load(name, false);
+  if (!there) return there.error();
+  if (is_image) {
+    if (there->state == FileState::kSound) return okStatus();
+    if (Status made = makeRoom(bytes); !made) return made;
+  }
+  return writeNew(name, head, {reinterpret_cast<const char*>(image.code.data()), image.code.size()});
+}
+
+Status DiskStore::writeNew(const std::string& name, std::string_view head, std::string_view code) const {
+  // Starts at the time, since a process that was killed may have had the same id.
+  static std::atomic<std::uint64_t> next =
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const std::string part = fmt::format("{}.{}-{}{}", name, getpid(), next++, kPart);
+  Descriptor file(openat(folder_.get(), part.c_str(), kWriting, S_IRUSR | S_IWUSR));
+  if (!file.isOpen()) return failure("write", name, errno);
+  int number = writeAll(file.get(), head);
+  if (number == 0) number = writeAll(file.get(), code);
+  if (::close(file.release()) != 0 && number == 0) number = errno;
+  if (number == 0 && renameat(folder_.get(), part.c_str(), folder_.get(), name.c_str()) != 0) number = errno;
+  if (number == 0) return okStatus();
+  remove(part);
+  return failure("write", name, number);
+}
+
+/// Removes a name; false if it is still there.
+bool DiskStore::remove(const std::string& name) const noexcept {
+  return unlinkat(folder_.get(), name.c_str(), 0) == 0 || errno == ENOENT;
+}
+
+/// All files, or those of one extension.
+Result<std::vector<DiskStore::Found>> DiskStore::scan(std::string_view extension) const {
+  std::vector<Found> files;
+  if (!folder_.isOpen()) return files;
+  Descriptor again(openat(folder_.get(), ".", kListing));
+  if (!again.isOpen()) return failure("list", "", errno);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(again.get()), closedir);
+  if (folder == nullptr) return failure("list", "", errno);
+  again.release();
+  while (const dirent* const entry = readdir(folder.get())) {
+    Found found{entry->d_name, {}};
+    if (!isName(found.name) || !found.is(extension)) continue;
+    const auto is_there = inspect(found.name, found.facts);
+    if (!is_there) return is_there.error();
+    if (*is_there) files.push_back(std::move(found));
+  }
+  return files;
+}
+
+/// The sweep: makes room for a file of that size, and for others, so that most writes need not look at the directory.
+Status DiskStore::makeRoom(std::uint64_t bytes) {
+  const std::scoped_lock lock(room_mutex_);
+  if (bytes <= room_) return room_ -= bytes, okStatus();
+  // A lock on the directory itself. Where it cannot be locked, two processes may sweep at once, which does no harm.
+  const Descriptor folder(openat(folder_.get(), ".", kListing));
+  if (flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return okStatus();
+  const auto files = scan();
+  if (!files) return files.error();
+  removeLeftovers(*files);
+  std::vector<const Found*> images;
+  std::uint64_t total = 0;
+  for (const Found& file : *files) {
+    if (!file.is(kImage)) continue;
+    images.push_back(&file);
+    total += file.bytes();
+  }
+  if (total + bytes > bound_) {
+    std::ranges::sort(images, {}, [](const Found* file) {
+      return std::tuple(file->facts.st_mtim.tv_sec, file->facts.st_mtim.tv_nsec, std::string_view(file->name));
     });
-  } catch (const SqliteFailure& failure) {
-    if (!failure.isProtection()) throw;
+    for (auto oldest = images.begin(); oldest != images.end() && total + bytes > bound_ - bound_ / 8; ++oldest) {
+      if (!remove((*oldest)->name)) continue;
+      total -= (*oldest)->bytes();
+      ++evictions_;
+    }
+  }
+  const std::uint64_t free = bound_ - std::min(bound_, total);
+  room_ = std::min(free, std::max(bytes, bound_ / 16)) - std::min(free, bytes);
+  flock(folder.get(), LOCK_UN);  // a process forked meanwhile has the descriptor, too
+  return okStatus();
+}
+
+/// Removes temporary files of killed processes, and the cache of earlier versions if it is one.
+void DiskStore::removeLeftovers(const std::vector<Found>& files) const {
+  for (const Found& file : files) {
+    if (file.is(kPart) && secondsFrom(file.facts.st_mtim.tv_sec) > kStaleSeconds) remove(file.name);
+  }
+  struct stat facts{};
+  std::array<char, kOldIdAt + kOldId.size()> head{};
+  const Descriptor old(openat(folder_.get(), kOldFiles[0], kReading));
+  if (!old.isOpen() || !inspect(kOldFiles[0], facts, old.get()) || pread(old.get(), head.data(), head.size(), 0) < 0) {
+    return;
+  }
+  const std::string_view text(head.data(), head.size());
+  if (!text.starts_with(kOldMagic) || text.substr(kOldIdAt) != kOldId) return;
+  for (const char* const name : kOldFiles) {
+    const auto is_there = inspect(name, facts);
+    if (is_there && *is_there) remove(name);
   }
 }
 
-std::optional<KernelImage> DiskStore::State::read(const KernelKey& key, std::vector<std::byte>& space) {
-  std::optional<ImageRecord> record = find(key, space);
-  if (!record) return std::nullopt;
-  if (!record->isSound()) {
-    drop(*record);
-    return std::nullopt;
-  }
-  const std::int64_t time = now();
-  if (time - record->used > kUseMilliseconds) {
-    const std::scoped_lock lock(uses_mutex_);
-    uses_[record->id] = time;
-  }
-  return std::move(record->image);
+Result<DiskStore::Totals> DiskStore::totals() const {
+  const auto files = scan(kImage);
+  if (!files) return files.error();
+  Totals totals{.images = files->size()};
+  for (const Found& file : *files) totals.bytes += file.bytes();
+  return totals;
 }
 
-void DiskStore::State::writeUses(SqliteFile& file) {
-  const std::scoped_lock lock(uses_mutex_);
-  for (const auto& [id, time] : uses_) {
-    file.prepare("UPDATE images SET used = max(used, ?) WHERE id = ?").bind(time).bind(id).run();
-  }
-  uses_.clear();
-}
-
-void DiskStore::State::makeRoom(SqliteFile& file, std::uint64_t bytes) {
-  std::uint64_t total = unsignedOf(file.number("SELECT sum(bytes) FROM images"));
-  while (total + bytes > bound_) {
-    SqliteStatement statement =
-        file.prepare("DELETE FROM images WHERE id = (SELECT id FROM images ORDER BY used, id LIMIT 1) RETURNING bytes");
-    if (!statement.step()) return;
-    total -= std::min(total, unsignedOf(statement.integer(0)));
-    statement.run();
-    ++evictions_;
-  }
-}
-
-void DiskStore::State::write(const KernelKey& key, const KernelImage& image) {
-  const std::string facts = textOfFacts(image.kernels);
-  const std::uint64_t bytes = image.code.size() + facts.size();
-  if (bytes > bound_) return;
-  const Digest sum = checksumOf(key, image, facts);
-  file_.change([&](SqliteFile& file) {
-    writeUses(file);
-    if (file.prepare("SELECT 1 FROM images WHERE digest = ?").bind(bytesOf(key.digest)).step()) return;
-    makeRoom(file, bytes);
-    file.prepare(
-            "INSERT INTO images (digest, title, is_ptx, seconds, bytes, checksum, used) VALUES (?, ?, ?, ?, ?, ?, ?)")
-        .bind(bytesOf(key.digest))
-        .bind(std::string_view(key.title))
-        .bind(std::int64_t{image.is_ptx})
-        .bind(image.seconds)
-        .bind(static_cast<std::int64_t>(bytes))
-        .bind(bytesOf(sum))
-        .bind(now())
-        .run();
-    file.prepare("INSERT OR REPLACE INTO codes (id, kernels, code) VALUES (last_insert_rowid(), ?, ?)")
-        .bind(std::string_view(facts))
-        .bind(image.code)
-        .run();
-  });
-}
-
-std::optional<std::string> DiskStore::State::readFact(const std::string& name) {
-  const StoreFile::Reader reader(file_);
-  SqliteStatement statement = reader->prepare("SELECT value, checksum FROM facts WHERE name = ?");
-  if (!statement.bind(std::string_view(name)).step()) return std::nullopt;
-  std::string value = statement.text(0);
-  if (sumOfFact(name, value) == digestIn(statement, 1)) return value;
-  ++damaged_;
-  return std::nullopt;
-}
-
-void DiskStore::State::writeFact(const std::string& name, const std::string& value) {
-  const Digest sum = sumOfFact(name, value);
-  file_.change([&](SqliteFile& file) {
-    file.prepare("INSERT OR REPLACE INTO facts (name, value, checksum) VALUES (?, ?, ?)")
-        .bind(std::string_view(name))
-        .bind(std::string_view(value))
-        .bind(bytesOf(sum))
-        .run();
-  });
-}
-
-DiskStore::Totals DiskStore::State::totals() {
-  const StoreFile::Reader reader(file_);
-  SqliteStatement statement = reader->prepare("SELECT count(*), sum(bytes), sum(seconds) FROM images");
-  statement.step();
-  return {unsignedOf(statement.integer(0)), unsignedOf(statement.integer(1)), statement.real(2)};
-}
-
-std::vector<StoredImage> DiskStore::State::list() {
-  const StoreFile::Reader reader(file_);
-  SqliteStatement statement = reader->prepare(
-      "SELECT i.digest, i.title, i.bytes, i.is_ptx, c.kernels, i.seconds, i.used FROM images AS i LEFT JOIN codes AS c "
-      "ON c.id = i.id ORDER BY i.used DESC, i.id DESC");
+Result<std::vector<StoredImage>> DiskStore::list() {
+  const auto files = scan(kImage);
+  if (!files) return files.error();
   std::vector<StoredImage> images;
-  while (statement.step()) {
-    images.push_back({{digestIn(statement, 0), statement.text(1)},
-                      unsignedOf(statement.integer(2)),
-                      statement.integer(3) != 0,
-                      factsIn(statement.text(4)).value_or(std::vector<KernelFacts>()),
-                      statement.real(5),
-                      statement.integer(6) / 1000});
+  for (const Found& file : *files) {
+    auto loaded = load(file.name, false);
+    if (!loaded) return std::move(loaded).error();
+    if (loaded->state == FileState::kSound) images.push_back(std::move(loaded->image));
   }
+  std::ranges::stable_sort(images, std::ranges::greater(), &StoredImage::used);
   return images;
 }
 
-/// The result of SQLite's integrity check; "ok" if the file is sound.
-std::string DiskStore::State::structure() {
-  const StoreFile::Reader reader(file_);
-  SqliteStatement statement = reader->prepare("PRAGMA integrity_check(1)");
-  return statement.step() ? statement.text(0) : "";
-}
-
-StoreCheck DiskStore::State::verify() {
-  const std::uint64_t generation = file_.generation();
+Result<StoreCheck> DiskStore::verify() {
+  const auto files = scan(kImage);
+  if (!files) return files.error();
   StoreCheck found;
-  std::vector<KernelKey> keys;
-  bool damaged_file = false;
-  try {
-    for (const StoredImage& image : list()) keys.push_back(image.key);
-    damaged_file = structure() != "ok";
-  } catch (const SqliteFailure& failure) {
-    if (!failure.isDamage()) throw;
-    damaged_file = true;
-  }
-  found.remade = damaged_file || generation != 0;
-  if (damaged_file) {
-    file_.remake(generation);
-    found.images = keys.size();
-    for (KernelKey& key : keys) found.bad.push_back(std::move(key.title));
-    return found;
-  }
   std::vector<std::byte> space;
-  for (const KernelKey& key : keys) {
-    std::optional<ImageRecord> record = find(key, space);
-    if (!record) continue;  // another process has removed it
-    ++found.images;
-    if (!record->isSound()) {
-      found.bad.push_back(key.title);
-      drop(*record);
-    }
-    space = std::move(record->image.code);
+  for (const Found& file : *files) {
+    auto loaded = load(file.name, true, std::move(space));
+    if (!loaded) return std::move(loaded).error();
+    const bool is_damaged = loaded->state == FileState::kDamaged;
+    if (is_damaged) found.bad.push_back(loaded->image.key.title.empty() ? file.name : loaded->image.key.title);
+    if (is_damaged || loaded->state == FileState::kSound) ++found.images;
+    space = std::move(loaded->image.code);
   }
   return found;
 }
 
-std::uint64_t DiskStore::State::clear() {
-  const std::uint64_t bytes = totals().bytes;
-  file_.change([](SqliteFile& file) {
-    file.execute("DELETE FROM images");
-    file.execute("DELETE FROM facts");
-  });
-  file_.compact();
+Result<std::uint64_t> DiskStore::clear() {
+  if (access_ == StoreAccess::kLook) return failure("clear", "", EPERM);
+  const auto files = scan();
+  if (!files) return files.error();
+  std::uint64_t bytes = 0;
+  for (const Found& file : *files) {
+    if (file.is(kImage)) bytes += file.bytes();
+    if (file.is(kPart)) continue;
+    if (const auto loaded = load(file.name, false); !loaded) return loaded.error();
+  }
+  if (folder_.isOpen()) removeLeftovers(*files);
+  for (const Found& file : *files) {
+    if (!file.is(kPart) && !remove(file.name)) return failure("remove", file.name, errno);
+  }
   return bytes;
 }
-
-DiskStore::DiskStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
-DiskStore::~DiskStore() = default;
-
-Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& directory, std::uint64_t bound,
-                                                   StoreAccess access) {
-  const auto place = placeOf(directory, access);
-  if (!place) return place.error();
-  auto state = std::make_unique<State>(*place / kFileName, bound, access);
-  const auto opened = state->file().attempt([&] { return StoreFile::Reader(state->file()), std::monostate(); });
-  if (!opened) return opened.error();
-  return std::unique_ptr<DiskStore>(new DiskStore(std::move(state)));
-}
-
-Result<bool> DiskStore::has(const KernelKey& key) {
-  return state_->file().attempt([&] { return state_->has(key); });
-}
-
-Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key, std::vector<std::byte> space) {
-  return state_->file().attempt([&] { return state_->read(key, space); });
-}
-
-Status DiskStore::write(const KernelKey& key, const KernelImage& image) {
-  return state_->file().attempt([&] { return state_->write(key, image), std::monostate(); });
-}
-
-Result<std::optional<std::string>> DiskStore::readFact(const std::string& name) {
-  return state_->file().attempt([&] { return state_->readFact(name); });
-}
-
-Status DiskStore::writeFact(const std::string& name, const std::string& value) {
-  return state_->file().attempt([&] { return state_->writeFact(name, value), std::monostate(); });
-}
-
-Result<DiskStore::Totals> DiskStore::totals() {
-  return state_->file().attempt([&] { return state_->totals(); });
-}
-
-Result<std::vector<StoredImage>> DiskStore::list() {
-  return state_->file().attempt([&] { return state_->list(); });
-}
-
-Result<StoreCheck> DiskStore::verify() {
-  return state_->file().attempt([&] { return state_->verify(); });
-}
-
-Result<std::uint64_t> DiskStore::clear() {
-  return state_->file().attempt([&] { return state_->clear(); });
-}
-
-std::uint64_t DiskStore::evictions() const noexcept { return state_->evictions(); }
-std::uint64_t DiskStore::damaged() const noexcept { return state_->damaged(); }
 
 }  // namespace srjit

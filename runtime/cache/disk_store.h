@@ -1,86 +1,117 @@
-// Kernel images in one SQLite file that many processes share.
+// Kernel images in a directory that many processes share: one file per image.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "compiler/kernels/image_maker.h"
-#include "compiler/kernels/key.h"
 #include "ir/error.h"
-#include "runtime/cache/store_file.h"
+#include "runtime/cache/image_file.h"
+#include "runtime/platform/descriptor.h"
 
 namespace srjit {
 
-/// Metadata of a stored image.
-struct StoredImage {
-  KernelKey key;
-  std::uint64_t bytes = 0;  ///< size of code and facts
-  bool is_ptx = false;
-  std::vector<KernelFacts> kernels;
-  double seconds = 0;
-  std::int64_t used = 0;  ///< last read or write by any process, accurate to ten minutes: seconds since 1970, UTC
+/// What a caller may do with a store.
+enum class StoreAccess {
+  kUse,   ///< a missing directory is created, files are written
+  kMend,  ///< files are removed; none is created
+  kLook   ///< nothing is created or changed
 };
 
 /// Result of a check of all images.
 struct StoreCheck {
   std::uint64_t images = 0;      ///< number checked
-  std::vector<std::string> bad;  ///< titles of damaged images; these are removed
-  bool remade = false;           ///< the file itself was damaged, now or when it was opened; all images are removed
+  std::vector<std::string> bad;  ///< titles, else names, of damaged files; these are removed
 };
 
-/// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;
-/// only std::bad_alloc is thrown.
+/// Files `KEY.kernel` of images, and `KEY.fact` of small values, in one directory; KEY is the digest of the key in
+/// hexadecimal. Thread-safe. Errors are of kMachine, with the file; only std::bad_alloc is thrown.
 ///
-/// Preconditions, else directory and file are neither used nor changed: both pass the checks of
-/// runtime/cache/file_trust.h, the only protection against planted code; and the file is a store or empty
-/// (runtime/cache/store_file.h). Accidental damage is no error: an image that fails its checksum counts as absent and
-/// is removed; a store that is damaged or has another schema is recreated. A power failure may therefore lose images,
-/// so writes are not synchronised with the disk. A file or directory that is not writable is read only. In the child of
-/// a fork() every call is an error, since SQLite's locks belong to the parent.
+/// Trust: directory and files pass the checks of runtime/cache/file_trust.h, the only protection against planted code.
+/// A file of these names that fails them, or that another program wrote, is neither read nor changed: reading it is an
+/// error, and so is every operation on all files, writing included. Files of other names are ignored.
+///
+/// Damage is no error: a file that fails a checksum, or has another file's key, counts as absent and is removed. A file
+/// of another version counts as absent. Files are written under a temporary name and renamed, so that no process sees a
+/// part of one. They are not synchronised with the disk: after a power failure images may be missing or damaged.
+///
+/// No lock is held while a file is read or written. A process may use the store of the process that forked it.
 class DiskStore {
  public:
-  static constexpr const char* kFileName = "kernels.sqlite";
-
-  /// Creates directory and file with access for their owner alone, if `access` is kUse and they do not exist; without
-  /// them the store is empty. Evicts images beyond `bound` bytes in total; each process applies its own bound.
+  /// Creates the directory with access for its owner only, if `access` is kUse and it does not exist; without it the
+  /// store is empty. Keeps files of images within `bound` bytes in total; each process applies its own bound, and
+  /// several that write at once may exceed it by a sixteenth each.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound,
                                                  StoreAccess access = StoreAccess::kUse);
-  /// Records the times of use.
-  ~DiskStore();
 
   /// Whether an image exists, damaged or not. Neither reads it nor counts as a use.
-  Result<bool> has(const KernelKey& key);
-  /// The image, if it exists and passes its checksum. The memory of `space` becomes that of its code.
+  Result<bool> has(const KernelKey& key) const;
+  /// The image, if it exists and is sound. The memory of `space` becomes that of its code.
   Result<std::optional<KernelImage>> read(const KernelKey& key, std::vector<std::byte> space = {});
-  /// Does nothing if the key has an image, or if this one alone exceeds the bound. Evicts the least recently used
-  /// images.
+  /// Does nothing if the key has an image, or if this one is larger than the bound. If needed, evicts the least
+  /// recently used images first, until an eighth of the bound is free.
   Status write(const KernelKey& key, const KernelImage& image);
 
+  /// Facts are never evicted.
   Result<std::optional<std::string>> readFact(const std::string& name);
   Status writeFact(const std::string& name, const std::string& value);
 
   struct Totals {
-    std::uint64_t images = 0, bytes = 0;
-    double seconds = 0;  ///< core seconds that compiling them took
+    std::uint64_t images = 0, bytes = 0;  ///< of all files of images
   };
-  Result<Totals> totals();
-  /// All images, the most recently used first.
+  Result<Totals> totals() const;
+  /// All sound images, the most recently used first.
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();
-  /// Removes all images and facts and shrinks the file; returns the bytes of the images.
+  /// Removes all files of images and facts, and what earlier versions and killed processes left; returns the bytes of
+  /// the images.
   Result<std::uint64_t> clear();
 
-  std::uint64_t evictions() const noexcept;  ///< by this object
-  std::uint64_t damaged() const noexcept;    ///< images and files found damaged by this object
+  std::uint64_t evictions() const noexcept { return evictions_; }  ///< by this object
+  std::uint64_t damaged() const noexcept { return damaged_; }      ///< files found damaged by this object
 
  private:
-  class State;
-  explicit DiskStore(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  /// A file of the directory.
+  struct Found {
+    std::string name;
+    struct stat facts;
+    bool is(std::string_view extension) const { return name.ends_with(extension); }
+    std::uint64_t bytes() const { return static_cast<std::uint64_t>(facts.st_size); }
+  };
+  struct Loaded {
+    FileState state;
+    StoredImage image;
+  };
+
+  DiskStore(std::filesystem::path path, Descriptor folder, std::uint64_t bound, StoreAccess access)
+      : path_(std::move(path)), folder_(std::move(folder)), bound_(bound), access_(access) {}
+  Error failure(const char* doing, const std::string& name, int number) const;
+  Result<bool> inspect(const std::string& name, struct stat& facts, int file = -1) const;
+  Result<Loaded> load(const std::string& name, bool with_code, std::vector<std::byte> space = {});
+  Status reject(const std::string& name, FileState state);
+  Status put(const std::string& name, const KernelKey& key, const KernelImage& image);
+  Status writeNew(const std::string& name, std::string_view head, std::string_view code) const;
+  Result<std::vector<Found>> scan(std::string_view extension = "") const;
+  Status makeRoom(std::uint64_t bytes);
+  bool remove(const std::string& name) const noexcept;
+  void removeLeftovers(const std::vector<Found>& files) const;
+
+  const std::filesystem::path path_;  ///< canonical
+  const Descriptor folder_;           ///< none if the directory does not exist
+  const std::uint64_t bound_;
+  const StoreAccess access_;
+  std::atomic<std::uint64_t> evictions_ = 0, damaged_ = 0;
+  std::mutex room_mutex_;
+  std::uint64_t room_ = 0;  ///< bytes that may be written before the next sweep; guarded by room_mutex_
 };
 
 }  // namespace srjit

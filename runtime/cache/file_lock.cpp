@@ -8,21 +8,11 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
-#include <utility>
 
 namespace srjit {
 
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
 FileLock::~FileLock() {
-  if (!holds()) return;
-  ::flock(descriptor_, LOCK_UN);
-  ::close(descriptor_);
+  if (holds()) ::flock(file_.get(), LOCK_UN);
 }
 
 std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const std::function<bool()>& gives_up) {
@@ -30,11 +20,11 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const 
   // O_NONBLOCK: opening a FIFO of that name would block.
   FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   struct stat status{};
-  if (!lock.holds() || ::fstat(lock.descriptor_, &status) != 0 || !S_ISREG(status.st_mode) ||
+  if (!lock.holds() || ::fstat(lock.file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       status.st_uid != ::geteuid() || status.st_nlink != 1) {
     return FileLock();
   }
-  while (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(lock.file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return FileLock();
     if (gives_up()) return std::nullopt;
@@ -46,15 +36,15 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const 
 // One byte per mark.
 unsigned FileLock::marks() const noexcept {
   struct stat status{};
-  return holds() && ::fstat(descriptor_, &status) == 0 ? static_cast<unsigned>(status.st_size) : 0;
+  return holds() && ::fstat(file_.get(), &status) == 0 ? static_cast<unsigned>(status.st_size) : 0;
 }
 
 void FileLock::mark() noexcept {
-  if (holds()) static_cast<void>(::pwrite(descriptor_, "x", 1, marks()) == 1);
+  if (holds()) static_cast<void>(::pwrite(file_.get(), "x", 1, marks()) == 1);
 }
 
 void FileLock::unmark() noexcept {
-  if (holds()) static_cast<void>(::ftruncate(descriptor_, 0) == 0);
+  if (holds()) static_cast<void>(::ftruncate(file_.get(), 0) == 0);
 }
 
 }  // namespace srjit

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "runtime/platform/descriptor.h"
+
 namespace srjit {
 
 /// Holds flock(2) on a file, or nothing. The kernel releases it when the holding process ends, so a free lock has no
@@ -16,8 +18,8 @@ class FileLock {
  public:
   /// Holds nothing.
   FileLock() = default;
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
+  FileLock(FileLock&&) = default;
+  FileLock& operator=(FileLock&&) = default;
   /// Releases the lock, also in processes forked meanwhile.
   ~FileLock();
 
@@ -27,7 +29,7 @@ class FileLock {
   /// links, since marks would change a file that is not a lock.
   static std::optional<FileLock> take(const std::filesystem::path& file, const std::function<bool()>& gives_up);
 
-  bool holds() const noexcept { return descriptor_ >= 0; }
+  bool holds() const noexcept { return file_.isOpen(); }
 
   /// The number of marks; 0 for a lock that holds nothing.
   unsigned marks() const noexcept;
@@ -37,8 +39,8 @@ class FileLock {
   void unmark() noexcept;
 
  private:
-  explicit FileLock(int descriptor) noexcept : descriptor_(descriptor) {}
-  int descriptor_ = -1;
+  explicit FileLock(int descriptor) noexcept : file_(descriptor) {}
+  Descriptor file_;
 };
 
 }  // namespace srjit

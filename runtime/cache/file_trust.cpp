@@ -2,7 +2,6 @@
 
 #include <grp.h>
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -98,10 +97,8 @@ Status checkTrustOfDirectory(const std::filesystem::path& directory) {
   return okStatus();
 }
 
-Status checkTrustOfFile(const std::filesystem::path& file) {
+Status checkTrustOfFile(const std::filesystem::path& file, const struct stat& facts) {
   const std::string remedy = fmt::format("remove it, or {}", kChooseAnother);
-  struct stat facts{};
-  if (lstat(file.c_str(), &facts) != 0) return errno == ENOENT ? okStatus() : Status(isUnreadable(file, errno));
   if (S_ISLNK(facts.st_mode)) return fault(file, "is a symbolic link", remedy);
   if (!S_ISREG(facts.st_mode)) return fault(file, "is no regular file", remedy);
   if (!isOwn(facts.st_uid)) return belongsTo(file, facts.st_uid);
@@ -121,10 +118,6 @@ std::error_code makePrivateDirectories(const std::filesystem::path& directory) {
     failure = make();
   }
   return {failure, std::generic_category()};
-}
-
-void makePrivateFile(const std::filesystem::path& file) noexcept {
-  static_cast<void>(mknod(file.c_str(), S_IFREG | S_IRUSR | S_IWUSR, 0));
 }
 
 }  // namespace srjit

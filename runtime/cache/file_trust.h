@@ -2,6 +2,8 @@
 // authenticate their writer. So a file is trusted only if no other user can have created or changed it.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <system_error>
 
@@ -24,15 +26,12 @@ namespace srjit {
 /// its remedy.
 Status checkTrustOfDirectory(const std::filesystem::path& directory);
 
-/// Checks that `file`, in a trusted directory, may be read and changed: it does not exist, or is a regular file of this
-/// user or root with one hard link that group and others cannot write. Follows no link. Errors: as above.
-Status checkTrustOfFile(const std::filesystem::path& file);
+/// Checks that `file` of a trusted directory, which `facts` were read of without following a link, may be read and
+/// replaced: a regular file of this user or root with one hard link that group and others cannot write. Errors: as
+/// above.
+Status checkTrustOfFile(const std::filesystem::path& file, const struct stat& facts);
 
 /// Creates the missing directories of a path with access for their owner alone, whatever the umask.
 std::error_code makePrivateDirectories(const std::filesystem::path& directory);
-
-/// Creates an empty file with access for its owner alone if the name does not exist; follows no link. Opens no file,
-/// since closing one releases all POSIX locks of this process on it.
-void makePrivateFile(const std::filesystem::path& file) noexcept;
 
 }  // namespace srjit

@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -62,7 +61,7 @@ class MemoryImages {
     const auto found = places_.find(digest);
     if (found == places_.end()) return nullptr;
     order_.splice(order_.begin(), order_, found->second);
-    return order_.front().image;
+    return order_.front().second;
   }
 
   bool has(const Digest& digest) const { return places_.contains(digest); }
@@ -73,17 +72,14 @@ class MemoryImages {
     if (bytes > bound_ || places_.contains(digest)) return 0;
     std::uint64_t removed = 0;
     for (; bytes_ + bytes > bound_; ++removed) {
-      bytes_ -= order_.back().bytes;
-      places_.erase(order_.back().digest);
+      bytes_ -= bytesOf(*order_.back().second);
+      places_.erase(order_.back().first);
       order_.pop_back();
     }
-    order_.push_front({digest, std::move(image), bytes});
-    try {
-      places_.emplace(digest, order_.begin());
-    } catch (...) {
-      order_.pop_front();
-      throw;
-    }
+    std::list<Entry> entry;
+    entry.emplace_front(digest, std::move(image));
+    places_.emplace(digest, entry.begin());
+    order_.splice(order_.begin(), entry);
     bytes_ += bytes;
     return removed;
   }
@@ -98,11 +94,7 @@ class MemoryImages {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  struct Entry {
-    Digest digest;
-    Image image;
-    std::uint64_t bytes;
-  };
+  using Entry = std::pair<Digest, Image>;
   std::uint64_t bound_, bytes_ = 0;
   std::list<Entry> order_;  ///< the most recently used first
   std::unordered_map<Digest, std::list<Entry>::iterator, DigestHash> places_;
@@ -131,6 +123,16 @@ std::filesystem::path canonicalDirectory(const std::filesystem::path& directory)
   return canonical.has_filename() ? canonical : canonical.parent_path();
 }
 
+constexpr std::string_view kLockExtension = ".lock";
+constexpr std::size_t kLockBytes = 8;  ///< bytes of the name's digest in the name of a lock file
+
+bool isLockFileName(std::string_view name) {
+  return name.size() == 2 * kLockBytes + kLockExtension.size() && name.ends_with(kLockExtension) &&
+         name.find_first_not_of("0123456789abcdef") == 2 * kLockBytes;
+}
+
+enum class Access { kRead, kWrite };
+
 }  // namespace
 
 std::filesystem::path cacheDirectory() {
@@ -140,238 +142,86 @@ std::filesystem::path cacheDirectory() {
   return {};
 }
 
-namespace {
-
-constexpr std::string_view kLockExtension = ".lock";
-constexpr std::size_t kLockBytes = 8;  ///< bytes of the name's digest in the name of a lock file
-
-std::string lockFileName(const std::string& name) {
-  const Digest digest = DigestBuilder().add(name).finish();
-  return fmt::format("{:02x}{}", fmt::join(std::span(digest).first(kLockBytes), ""), kLockExtension);
-}
-
-bool isLockFileName(std::string_view name) {
-  return name.size() == 2 * kLockBytes + kLockExtension.size() && name.ends_with(kLockExtension) &&
-         name.find_first_not_of("0123456789abcdef") == 2 * kLockBytes;
-}
-
-}  // namespace
-
-class KernelCache::State {
- public:
-  explicit State(const CacheOptions& options) : access_(options.access), memory_(options.memory_bytes) {
-    if (!options.directory || options.directory->empty()) {
-      disk_error_ = {Errc::kMachine, "the kernel cache has no directory", {}};
-      return;
-    }
-    auto store = DiskStore::open(*options.directory, options.disk_bytes, access_);
-    if (store) {
-      store_ = std::move(*store);
-      directory_ = *options.directory;
-    } else {
-      disk_error_ = store.error();
-      read_fault_ = disk_error_.message;
+struct KernelCache::State {
+  explicit State(const CacheOptions& options)
+      : access(options.access), directory(*options.directory), memory(options.memory_bytes) {
+    auto opened = directory.empty() ? Result<std::unique_ptr<DiskStore>>(disk_error)
+                                    : DiskStore::open(directory, options.disk_bytes, access);
+    if (opened) {
+      store = std::move(*opened);
+    } else if (!directory.empty()) {
+      disk_error = opened.error();
+      read_fault = disk_error.message;
     }
   }
-
-  Result<Image> get(const KernelKey& key, const Make& make);
-  bool has(const KernelKey& key);
-  Image find(const KernelKey& key, const std::shared_ptr<KernelImage>& space);
-  std::optional<std::string> readFact(const std::string& name);
-  void writeFact(const std::string& name, const std::string& value);
-  std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
-  CacheStats stats();
-  void clearMemory();
-  void unmarkLocks();
 
   /// Calls `ask` with the disk store and records its failure, separately for reads and writes.
-  enum class Access { kRead, kWrite };
   template <class Ask>
-  auto onDisk(Access access, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>()));
-
- private:
-  Image hit(const Digest& digest);
-  Image fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image);
-  void keep(const KernelKey& key, const Image& image);
-  void end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image);
-
-  const StoreAccess access_;
-  std::unique_ptr<DiskStore> store_;  ///< null: memory only
-  Error disk_error_;                  ///< why there is no store
-  std::filesystem::path directory_;   ///< directory of the store
-  std::mutex mutex_;                  ///< guards all members below
-  MemoryImages memory_;
-  std::unordered_map<Digest, std::shared_ptr<PendingImage>, DigestHash> pending_;
-  std::map<std::string, std::string> facts_;
-  CacheStats stats_;  ///< the counters of this object
-  std::string read_fault_, write_fault_;
-};
-
-template <class Ask>
-auto KernelCache::State::onDisk(Access access, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>())) {
-  if (!store_) return disk_error_;
-  auto answer = ask(*store_);
-  const std::scoped_lock lock(mutex_);
-  (access == Access::kRead ? read_fault_ : write_fault_) = answer ? std::string() : answer.error().message;
-  return answer;
-}
-
-/// The image in memory. Precondition: mutex_ is locked.
-Image KernelCache::State::hit(const Digest& digest) {
-  Image image = memory_.find(digest);
-  if (image) {
-    ++stats_.memory_hits;
-    stats_.saved_seconds += image->seconds;
+  auto onDisk(Access kind, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>())) {
+    if (!store) return disk_error;
+    auto answer = ask(*store);
+    const std::scoped_lock lock(mutex);
+    (kind == Access::kRead ? read_fault : write_fault) = answer ? std::string() : answer.error().message;
+    return answer;
   }
-  return image;
-}
 
-/// Reads it into `image`.
-Image KernelCache::State::fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image) {
-  auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.read(key, std::move(image->code)); });
-  if (!stored || !*stored) return nullptr;
-  *image = std::move(**stored);
-  const std::scoped_lock lock(mutex_);
-  ++stats_.disk_hits;
-  stats_.saved_seconds += image->seconds;
-  return image;
-}
-
-/// Wakes the waiting callers, with the image or null.
-void KernelCache::State::end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image) {
-  const std::scoped_lock lock(mutex_);
-  pending->done = true;
-  pending->image = std::move(image);
-  pending_.erase(key.digest);
-  pending->ended.notify_all();
-}
-
-Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
-  std::shared_ptr<PendingImage> pending;
-  {
-    std::unique_lock lock(mutex_);
-    bool waited = false;
-    for (;;) {
-      if (Image image = hit(key.digest)) return told(lock, std::move(image));
-      const auto found = pending_.find(key.digest);
-      if (found == pending_.end()) break;
-      const std::shared_ptr<PendingImage> other = found->second;
-      stats_.waits += waited ? 0 : 1;
-      waited = true;
-      other->ended.wait(lock, [&] { return other->done; });
-      if (other->image) return told(lock, other->image);
-    }
-    pending = std::make_shared<PendingImage>();
-    pending_.emplace(key.digest, pending);
-  }
-  Image image;
-  // RAII: waiting callers are woken on every path, exceptions included.
-  struct Ending {
-    State& state;
-    const KernelKey& key;
-    const std::shared_ptr<PendingImage>& pending;
-    Image& image;
-    bool over = false;
-    void now() {
-      if (!std::exchange(over, true)) state.end(key, pending, image);
-    }
-    ~Ending() { now(); }
-  } ending{*this, key, pending, image};
-  image = fromDisk(key, std::make_shared<KernelImage>());
-  traceLookup(image ? "on disk" : "missing", image);
-  {
-    const std::scoped_lock lock(mutex_);
+  /// The image in memory. Precondition: `mutex` is locked.
+  Image hit(const Digest& digest) {
+    Image image = memory.find(digest);
     if (image) {
-      stats_.evictions += memory_.add(key.digest, image);
-      return image;
+      ++stats.memory_hits;
+      stats.saved_seconds += image->seconds;
     }
-    ++stats_.misses;
+    return image;
   }
-  Result<KernelImage> made = [&] {
-    const TraceSpan span(TraceKind::kCompile, "kernel", {});
-    return tbb::this_task_arena::isolate([&] { return make(); });
-  }();
-  if (!made) return std::move(made).error();
-  image = std::make_shared<const KernelImage>(std::move(*made));
-  {
-    const std::scoped_lock lock(mutex_);
-    stats_.compile_seconds += image->seconds;
-    stats_.evictions += memory_.add(key.digest, image);
+
+  /// Reads an image into `image`, and tells the trace; null if it is not on the disk.
+  Image fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image) {
+    auto stored = onDisk(Access::kRead, [&](DiskStore& disk) { return disk.read(key, std::move(image->code)); });
+    if (stored && *stored) {
+      *image = std::move(**stored);
+      const std::scoped_lock lock(mutex);
+      ++stats.disk_hits;
+      stats.saved_seconds += image->seconds;
+    } else {
+      image = nullptr;
+    }
+    traceLookup(image ? "on disk" : "missing", image);
+    return image;
   }
-  ending.now();
-  static_cast<void>(onDisk(Access::kWrite, [&](DiskStore& store) { return store.write(key, *image); }));
-  return image;
-}
 
-bool KernelCache::State::has(const KernelKey& key) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (memory_.has(key.digest)) return true;
+  /// Wakes the waiting callers, with the image or null.
+  void end(const KernelKey& key, PendingImage& flight, Image image) {
+    const std::scoped_lock lock(mutex);
+    flight.done = true;
+    flight.image = std::move(image);
+    pending.erase(key.digest);
+    flight.ended.notify_all();
   }
-  const auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.has(key); });
-  return stored && *stored;
-}
 
-Image KernelCache::State::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  {
-    std::unique_lock lock(mutex_);
-    if (Image image = hit(key.digest)) return told(lock, std::move(image));
-  }
-  Image image = fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
-  traceLookup(image ? "on disk" : "missing", image);
-  return image;
-}
+  void unmarkLocks() const;
 
-std::optional<std::string> KernelCache::State::readFact(const std::string& name) {
-  const auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.readFact(name); });
-  if (stored && *stored) return *stored;
-  const std::scoped_lock lock(mutex_);
-  const auto found = facts_.find(name);
-  return found == facts_.end() ? std::nullopt : std::optional(found->second);
-}
-
-void KernelCache::State::writeFact(const std::string& name, const std::string& value) {
-  {
-    const std::scoped_lock lock(mutex_);
-    facts_[name] = value;
-  }
-  static_cast<void>(onDisk(Access::kWrite, [&](DiskStore& store) { return store.writeFact(name, value); }));
-}
-
-std::optional<FileLock> KernelCache::State::lock(const std::string& name, const std::function<bool()>& gives_up) const {
-  if (!store_ || access_ != StoreAccess::kUse) return FileLock();
-  return FileLock::take(directory_ / lockFileName(name), gives_up);
-}
-
-CacheStats KernelCache::State::stats() {
-  const auto totals = onDisk(Access::kRead, [](DiskStore& store) { return store.totals(); });
-  const std::scoped_lock lock(mutex_);
-  CacheStats stats = stats_;
-  stats.memory_images = memory_.count();
-  stats.memory_bytes = memory_.bytes();
-  stats.disk_images = totals ? totals->images : 0;
-  stats.disk_bytes = totals ? totals->bytes : 0;
-  stats.evictions += store_ ? store_->evictions() : 0;
-  stats.damaged += store_ ? store_->damaged() : 0;
-  stats.disk_fault = read_fault_.empty() ? write_fault_ : read_fault_;
-  return stats;
-}
-
-void KernelCache::State::clearMemory() {
-  const std::scoped_lock lock(mutex_);
-  memory_.clear();
-  facts_.clear();
-}
+  const StoreAccess access;
+  const std::filesystem::path directory;
+  std::unique_ptr<DiskStore> store;                                           ///< null: memory only
+  Error disk_error{Errc::kMachine, "the kernel cache has no directory", {}};  ///< why there is no store
+  std::mutex mutex;                                                           ///< guards all members below
+  MemoryImages memory;
+  std::unordered_map<Digest, std::shared_ptr<PendingImage>, DigestHash> pending;
+  std::map<std::string, std::string> facts;
+  CacheStats stats;  ///< the counters of this object
+  std::string read_fault, write_fault;
+};
 
 // Only locks without a holder. The directory may change or vanish meanwhile. (std::filesystem's iterator takes memory
 // in functions that must not throw.)
-void KernelCache::State::unmarkLocks() {
-  if (!store_ || access_ == StoreAccess::kLook) return;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);
+void KernelCache::State::unmarkLocks() const {
+  if (!store || access == StoreAccess::kLook) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory.c_str()), closedir);
   if (folder == nullptr) return;
   while (const dirent* const entry = readdir(folder.get())) {
     if (!isLockFileName(entry->d_name)) continue;
-    if (auto lock = FileLock::take(directory_ / entry->d_name, [] { return true; })) lock->unmark();
+    if (auto lock = FileLock::take(directory / entry->d_name, [] { return true; })) lock->unmark();
   }
 }
 
@@ -395,34 +245,131 @@ std::shared_ptr<KernelCache> KernelCache::open(const CacheOptions& options) {
   return cache;
 }
 
-Result<Image> KernelCache::get(const KernelKey& key, const Make& make) { return state_->get(key, make); }
-bool KernelCache::has(const KernelKey& key) { return state_->has(key); }
-Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  return state_->find(key, space);
+Result<Image> KernelCache::get(const KernelKey& key, const Make& make) {
+  State& state = *state_;
+  const auto flight = std::make_shared<PendingImage>();
+  {
+    std::unique_lock lock(state.mutex);
+    bool waited = false;
+    for (;;) {
+      if (Image image = state.hit(key.digest)) return told(lock, std::move(image));
+      const auto [place, is_first] = state.pending.emplace(key.digest, flight);
+      if (is_first) break;
+      const std::shared_ptr<PendingImage> other = place->second;
+      state.stats.waits += waited ? 0 : 1;
+      waited = true;
+      other->ended.wait(lock, [&] { return other->done; });
+      if (other->image) return told(lock, other->image);
+    }
+  }
+  Image image;
+  // RAII: waiting callers are woken on every path, exceptions included.
+  struct Ending {
+    State& state;
+    const KernelKey& key;
+    PendingImage& flight;
+    Image& image;
+    bool over = false;
+    void now() {
+      if (!std::exchange(over, true)) state.end(key, flight, image);
+    }
+    ~Ending() { now(); }
+  } ending{state, key, *flight, image};
+  image = state.fromDisk(key, std::make_shared<KernelImage>());
+  {
+    const std::scoped_lock lock(state.mutex);
+    if (image) {
+      state.stats.evictions += state.memory.add(key.digest, image);
+      return image;
+    }
+    ++state.stats.misses;
+  }
+  Result<KernelImage> made = [&] {
+    const TraceSpan span(TraceKind::kCompile, "kernel", {});
+    return tbb::this_task_arena::isolate([&] { return make(); });
+  }();
+  if (!made) return std::move(made).error();
+  image = std::make_shared<const KernelImage>(std::move(*made));
+  {
+    const std::scoped_lock lock(state.mutex);
+    state.stats.compile_seconds += image->seconds;
+    state.stats.evictions += state.memory.add(key.digest, image);
+  }
+  ending.now();
+  static_cast<void>(state.onDisk(Access::kWrite, [&](DiskStore& disk) { return disk.write(key, *image); }));
+  return image;
 }
-std::optional<std::string> KernelCache::readFact(const std::string& name) { return state_->readFact(name); }
-void KernelCache::writeFact(const std::string& name, const std::string& value) { state_->writeFact(name, value); }
-std::optional<FileLock> KernelCache::lock(const std::string& name, const std::function<bool()>& gives_up) const {
-  return state_->lock(name, gives_up);
-}
-CacheStats KernelCache::stats() const { return state_->stats(); }
 
-Result<DiskStore::Totals> KernelCache::diskTotals() {
-  return state_->onDisk(State::Access::kRead, [](DiskStore& store) { return store.totals(); });
+bool KernelCache::has(const KernelKey& key) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    if (state_->memory.has(key.digest)) return true;
+  }
+  const auto stored = state_->onDisk(Access::kRead, [&](DiskStore& disk) { return disk.has(key); });
+  return stored && *stored;
+}
+
+Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
+  {
+    std::unique_lock lock(state_->mutex);
+    if (Image image = state_->hit(key.digest)) return told(lock, std::move(image));
+  }
+  return state_->fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
+}
+
+std::optional<std::string> KernelCache::readFact(const std::string& name) {
+  const auto stored = state_->onDisk(Access::kRead, [&](DiskStore& disk) { return disk.readFact(name); });
+  if (stored && *stored) return *stored;
+  const std::scoped_lock lock(state_->mutex);
+  const auto found = state_->facts.find(name);
+  return found == state_->facts.end() ? std::nullopt : std::optional(found->second);
+}
+
+void KernelCache::writeFact(const std::string& name, const std::string& value) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->facts[name] = value;
+  }
+  static_cast<void>(state_->onDisk(Access::kWrite, [&](DiskStore& disk) { return disk.writeFact(name, value); }));
+}
+
+std::optional<FileLock> KernelCache::lock(const std::string& name, const std::function<bool()>& gives_up) const {
+  if (!state_->store || state_->access != StoreAccess::kUse) return FileLock();
+  const Digest digest = DigestBuilder().add(name).finish();
+  const std::string file = fmt::format("{:02x}{}", fmt::join(std::span(digest).first(kLockBytes), ""), kLockExtension);
+  return FileLock::take(state_->directory / file, gives_up);
+}
+
+CacheStats KernelCache::stats() const {
+  const auto totals = state_->onDisk(Access::kRead, [](DiskStore& disk) { return disk.totals(); });
+  const std::scoped_lock lock(state_->mutex);
+  CacheStats stats = state_->stats;
+  stats.memory_images = state_->memory.count();
+  stats.memory_bytes = state_->memory.bytes();
+  stats.disk_images = totals ? totals->images : 0;
+  stats.disk_bytes = totals ? totals->bytes : 0;
+  stats.evictions += state_->store ? state_->store->evictions() : 0;
+  stats.damaged += state_->store ? state_->store->damaged() : 0;
+  stats.disk_fault = state_->read_fault.empty() ? state_->write_fault : state_->read_fault;
+  return stats;
 }
 
 Result<std::vector<StoredImage>> KernelCache::list() {
-  return state_->onDisk(State::Access::kRead, [](DiskStore& store) { return store.list(); });
+  return state_->onDisk(Access::kRead, [](DiskStore& disk) { return disk.list(); });
 }
 
 Result<StoreCheck> KernelCache::verify() {
-  return state_->onDisk(State::Access::kWrite, [](DiskStore& store) { return store.verify(); });
+  return state_->onDisk(Access::kWrite, [](DiskStore& disk) { return disk.verify(); });
 }
 
 Result<std::uint64_t> KernelCache::clear() {
-  state_->clearMemory();
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->memory.clear();
+    state_->facts.clear();
+  }
   state_->unmarkLocks();
-  return state_->onDisk(State::Access::kWrite, [](DiskStore& store) { return store.clear(); });
+  return state_->onDisk(Access::kWrite, [](DiskStore& disk) { return disk.clear(); });
 }
 
 }  // namespace srjit

@@ -33,7 +33,7 @@ std::filesystem::path cacheDirectory();
 inline constexpr std::string_view kNoCacheDirectory = "none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
 
 /// Thread-safe. The disk is best effort: a failure there is a miss, reported in CacheStats::disk_fault. Throws
-/// std::bad_alloc and what a `make` throws, nothing else. In the child of a fork() the cache works in memory alone.
+/// std::bad_alloc and what a `make` throws, nothing else.
 class KernelCache {
  public:
   /// Never fails: without a usable directory, or with one that DiskStore does not trust, the cache is in memory alone.
@@ -65,14 +65,13 @@ class KernelCache {
   CacheStats stats() const;
 
   /// As the functions of DiskStore. Errors: kMachine if the disk cannot be used. clear() also empties memory and
-  /// removes the marks of locks without a holder; it touches no other file of the directory.
-  Result<DiskStore::Totals> diskTotals();
+  /// removes the marks of locks without a holder.
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();
   Result<std::uint64_t> clear();
 
  private:
-  class State;
+  struct State;
   explicit KernelCache(const CacheOptions& options);
   std::unique_ptr<State> state_;
 };

@@ -12,18 +12,13 @@ namespace {
 
 using Source = FaultKind::Source;
 
-constexpr std::array<std::string_view, 1> kWrites{"write"}, kReads{"read"}, kSyncs{"fsync"}, kRenames{"rename"},
-    kSizes{"ftruncate"}, kOpened{"open"}, kMakes{"mkdir"}, kFileLocks{"flock"}, kDatabaseLocks{"fcntl lock"},
-    kMaps{"mmap"}, kProtects{"mprotect"}, kStarts{"pthread_create"};
+constexpr std::array<std::string_view, 1> kWriteCalls{"write"}, kReadCalls{"read"}, kSyncCalls{"fsync"},
+    kRenames{"rename"}, kSizes{"ftruncate"}, kOpened{"open"}, kMakes{"mkdir"}, kFileLocks{"flock"}, kMaps{"mmap"},
+    kProtects{"mprotect"}, kStarts{"pthread_create"};
 
 constexpr FaultKind system(std::string_view name, unsigned uses, std::span<const std::string_view> calls, int number,
                            bool is_lasting = false) {
   return {name, uses, Source::kPoint, PointKind::kSystem, is_lasting, calls, number, CUDA_SUCCESS};
-}
-
-constexpr FaultKind slow(FaultKind kind) {
-  kind.is_slow = true;
-  return kind;
 }
 
 constexpr FaultKind memory(std::string_view name, unsigned uses, PointKind point, bool is_lasting) {
@@ -37,8 +32,6 @@ constexpr FaultKind device(std::string_view name, Source source, CUresult code, 
 constexpr FaultKind kKinds[] = {
     memory("Allocation", kMemory, PointKind::kAllocation, false),
     memory("AllocationsFrom", kMemory, PointKind::kAllocation, true),
-    memory("SqliteMemory", kDatabase, PointKind::kSqlite, false),
-    memory("SqliteMemoryFrom", kDatabase, PointKind::kSqlite, true),
     device("CallOutOfMemory", Source::kCall, CUDA_ERROR_OUT_OF_MEMORY),
     device("CallNotInitialized", Source::kCall, kNotInitialized, kCodes),
     device("CallUnavailable", Source::kCall, kDeviceUnavailable, kCodes),
@@ -52,20 +45,18 @@ constexpr FaultKind kKinds[] = {
     system("ThreadStartsFrom", kThreads, kStarts, EAGAIN, true),
     system("Map", kCode, kMaps, ENOMEM),
     system("Protect", kCode, kProtects, ENOMEM),
-    system("MapOfDatabase", kDatabase, kMaps, ENOMEM),
-    system("WriteNoSpace", kFiles, kWrites, ENOSPC),
-    system("WriteNoSpaceFrom", kFiles, kWrites, ENOSPC, true),
-    system("WriteFails", kFiles, kWrites, EIO),
-    system("ReadFails", kDatabase, kReads, EIO),
-    system("SyncFails", kNames, kSyncs, EIO),
+    system("WriteNoSpace", kFiles, kWriteCalls, ENOSPC),
+    system("WriteNoSpaceFrom", kFiles, kWriteCalls, ENOSPC, true),
+    system("WriteFails", kFiles, kWriteCalls, EIO),
+    system("ReadFails", kReads, kReadCalls, EIO),
+    system("SyncFails", kSyncs, kSyncCalls, EIO),
     system("RenameFails", kNames, kRenames, EIO),
     system("RenameRefused", kNames, kRenames, EPERM),
-    system("ResizeNoSpace", kDatabase, kSizes, ENOSPC),
+    system("ResizeNoSpace", kMarks, kSizes, ENOSPC),
     system("OpenTooMany", kOpens, kOpened, EMFILE),
     system("OpenFails", kOpens, kOpened, EIO),
-    system("OpenUnsupported", kNames, kOpened, EOPNOTSUPP),
-    system("MakeNoSpace", kDatabase, kMakes, ENOSPC),
-    slow(system("DatabaseLockFails", kDatabase, kDatabaseLocks, ENOLCK)),
+    system("OpenUnsupported", kSyncs, kOpened, EOPNOTSUPP),
+    system("MakeNoSpace", kFolders, kMakes, ENOSPC),
     system("FileLockFails", kLocks, kFileLocks, ENOLCK),
 };
 
@@ -109,8 +100,7 @@ std::string Fault::missingIn(std::string_view message) const {
   if (kind_.source != Source::kPoint) return unless(says(std::to_string(kind_.code)), "the code of the driver");
   if (kind_.point != PointKind::kSystem) return unless(says("memory"), "memory");
   if (kind_.calls.data() == kStarts.data()) return unless(says("thread"), "the thread");
-  return unless(says(std::strerror(kind_.number)) || says("SQLite error") || says("cannot"),
-                std::strerror(kind_.number));
+  return unless(says(std::strerror(kind_.number)) || says("cannot"), std::strerror(kind_.number));
 }
 
 }  // namespace srjit

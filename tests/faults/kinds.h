@@ -13,17 +13,20 @@ namespace srjit {
 
 /// What a scenario uses: which faults it can have. Bits.
 enum Uses : unsigned {
-  kMemory = 1,     ///< `operator new`
-  kGpu = 2,        ///< the driver
-  kThreads = 4,    ///< starts threads, if the process has none yet
-  kCode = 8,       ///< memory that code runs in: LLVM's for the CPU
-  kDatabase = 16,  ///< SQLite: its memory, its calls of the system
-  kLocks = 32,     ///< locks of files
-  kFiles = 64,     ///< writes files
-  kKernels = 128,  ///< kernels of a GPU run
-  kOpens = 256,    ///< opens files
-  kNames = 512,    ///< synchronises files, and gives them their names
-  kCodes = 1024,   ///< the driver's codes are tried one by one, not only those that the library tells apart
+  kMemory = 1,      ///< `operator new`
+  kGpu = 2,         ///< the driver
+  kThreads = 4,     ///< starts threads, if the process has none yet
+  kCode = 8,        ///< memory that code runs in: LLVM's for the CPU
+  kReads = 16,      ///< reads files
+  kLocks = 32,      ///< locks of files
+  kFiles = 64,      ///< writes files
+  kKernels = 128,   ///< kernels of a GPU run
+  kOpens = 256,     ///< opens files
+  kNames = 512,     ///< gives files their names
+  kCodes = 1024,    ///< the driver's codes are tried one by one, not only those that the library tells apart
+  kSyncs = 2048,    ///< synchronises files
+  kFolders = 4096,  ///< makes folders
+  kMarks = 8192     ///< removes marks of locks
 };
 
 /// A kind of fault: at which calls it may be, and what the call gives then.
@@ -41,7 +44,6 @@ struct FaultKind {
   std::span<const std::string_view> calls = {};
   int number = 0;
   CUresult code = CUDA_SUCCESS;
-  bool is_slow = false;  ///< SQLite waits for seconds after it: a lock that fails may be held by another process
 };
 
 std::span<const FaultKind> faultKinds();

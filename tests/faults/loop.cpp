@@ -184,7 +184,7 @@ void tryEveryPoint(const Scenario& scenario, const FaultKind& kind) {
     if (points.tryPoint(wanted) != 0) fmt::print("{}\n", kHappened);
     return;
   }
-  const std::size_t chosen = kind.is_slow || count > kEveryPoint ? kStride : 1;
+  const std::size_t chosen = count > kEveryPoint ? kStride : 1;
   const std::size_t stride = std::max<std::size_t>(1, numberInEnvironment("SRJIT_FAULT_STRIDE", chosen));
   std::size_t tried = 0;
   for (std::size_t n = 1; !testing::Test::HasFailure(); n += stride) {

@@ -14,7 +14,7 @@ namespace srjit {
 /// - the model of the driver has nothing left that was not freed, the process no more open files than before, and
 ///   LeakSanitizer, where it is, nothing to report. It is asked where more allocations live than after any point
 ///   before, and at the end.
-/// Where there are more than kEveryPoint points, or SQLite waits after each, those of every kStride-th n are tried;
+/// Where there are more than kEveryPoint points, those of every kStride-th n are tried;
 /// SRJIT_FAULT_STRIDE=1 in the environment tries all. SRJIT_FAULT_POINT=n tries point n alone, and prints the calls of
 /// the driver.
 void tryEveryPoint(const Scenario& scenario, const FaultKind& kind);

@@ -39,7 +39,6 @@ void registerTests(std::span<const Scenario> scenarios) {
 int main(int count, char** arguments) {
   // Scratch folders in memory, if the system has them there: how long a disk takes is not what is tested.
   if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
-  srjit::countSqliteMemory();
   srjit::namePointOfCrash();
   testing::InitGoogleTest(&count, arguments);
   for (const auto scenarios :

@@ -1,6 +1,4 @@
-// `operator new` in all forms, and SQLite's allocator, with failures on demand (points.h).
-#include <sqlite3.h>
-
+// `operator new` in all forms, with failures on demand (points.h).
 #include <cstdlib>
 #include <new>
 
@@ -58,27 +56,7 @@ void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept 
 void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { give(p); }
 
 namespace srjit {
-namespace {
-
-sqlite3_mem_methods sqlite_memory{};
-
-void* takeForSqlite(int bytes) { return failsHere(PointKind::kSqlite) ? nullptr : sqlite_memory.xMalloc(bytes); }
-
-void* growForSqlite(void* memory, int bytes) {
-  return failsHere(PointKind::kSqlite) ? nullptr : sqlite_memory.xRealloc(memory, bytes);
-}
-
-}  // namespace
 
 std::ptrdiff_t liveAllocations() noexcept { return live.load(std::memory_order_relaxed); }
-
-void countSqliteMemory() {
-  sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_memory);
-  sqlite3_mem_methods counted = sqlite_memory;
-  counted.xMalloc = takeForSqlite;
-  counted.xRealloc = growForSqlite;
-  sqlite3_config(SQLITE_CONFIG_MALLOC, &counted);
-  sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);  // small blocks that it would take without asking
-}
 
 }  // namespace srjit

@@ -3,7 +3,7 @@
 //
 // How it works, in release builds and under AddressSanitizer alike: this program defines `operator new` in all its
 // forms (memory.cpp), and the system's functions by their names in libc (system_calls.cpp). A program's definitions
-// come before those of shared libraries, so libtbb, libsqlite3, libstdc++ and libLLVM call them, too. The functions
+// come before those of shared libraries, so libtbb, libstdc++ and libLLVM call them, too. The functions
 // make the system call themselves. AddressSanitizer's definitions of the same names are weak; it goes on checking what
 // malloc gives.
 //
@@ -11,8 +11,6 @@
 // - What runs under a SparedScope: models of the machine, and tests.
 // - Allocations under an LlvmScope: LLVM cannot recover (docs/internals/reliability.md, "Memory").
 // - Memory of libraries that does not come from `operator new`: oneTBB's tasks, the memory of exceptions, glibc's own.
-// SQLite
-//   asks an allocator of its own, whose points are PointKind::kSqlite.
 // - Calls that glibc makes inside of its own functions, such as the mmap of malloc, which are bound there.
 #pragma once
 
@@ -24,7 +22,7 @@
 
 namespace srjit {
 
-enum class PointKind { kAllocation, kSqlite, kSystem };
+enum class PointKind { kAllocation, kSystem };
 
 /// Which call fails.
 struct Injection {
@@ -49,8 +47,5 @@ int injectedNumber() noexcept;
 
 /// `operator new` calls minus `operator delete` calls of the process so far.
 std::ptrdiff_t liveAllocations() noexcept;
-
-/// Makes SQLite take its memory through counted functions. Before its first use.
-void countSqliteMemory();
 
 }  // namespace srjit

@@ -32,11 +32,6 @@ int opened(int folder, const char* path, int flags, unsigned mode) noexcept {
 /// open() has a mode where it may make a file.
 bool hasMode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
-int controlled(int file, int command, void* argument) noexcept {
-  const bool is_lock = command == F_SETLK || command == F_SETLKW;
-  return static_cast<int>(called(is_lock ? "fcntl lock" : "fcntl", SYS_fcntl, file, command, argument));
-}
-
 void* mapped(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the address, or MAP_FAILED
   return reinterpret_cast<void*>(called("mmap", SYS_mmap, at, bytes, protection, flags, file, offset));
@@ -115,21 +110,6 @@ int openat64(int folder, const char* path, int flags, ...) {
 }
 
 int flock(int file, int operation) noexcept { return static_cast<int>(called("flock", SYS_flock, file, operation)); }
-int fcntl(int file, int command, ...) {
-  va_list list;
-  va_start(list, command);
-  void* const argument = va_arg(list, void*);
-  va_end(list);
-  return controlled(file, command, argument);
-}
-int fcntl64(int file, int command, ...) {
-  va_list list;
-  va_start(list, command);
-  void* const argument = va_arg(list, void*);
-  va_end(list);
-  return controlled(file, command, argument);
-}
-
 void* mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
   return mapped(at, bytes, protection, flags, file, offset);
 }

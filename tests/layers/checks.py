@@ -38,14 +38,13 @@ LIBRARIES = {
     "oneTBB": (re.compile(r"(oneapi/)?tbb(/|\.h)"), "compiler"),
     "nvJitLink": (re.compile(r"(nvJitLink|nvPTXCompiler|nvrtc)\.h"), "compiler"),
     "CUDA": (re.compile(r"cu(da\w*)?\.h|cuda/|cuda_runtime\w*\.h"), "runtime"),
-    "SQLite": (re.compile(r"sqlite3\.h"), "runtime"),
     "CLI11": (re.compile(r"CLI/"), "tools"),
     "libcsv": (re.compile(r"csv\.h"), "tools"),
     "Boost": (re.compile(r"boost/"), "tools"),
 }
 ONE_ROOM = {"dlfcn.h": "compiler/loader", "llvm/BinaryFormat/ELF.h": "compiler/sass"}
 # A program that uses the installed headers needs none of these.
-FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
+FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|csv\.h")
 
 MAX_LINES = 60  # of a function
 MAX_FILES = 25  # of a folder, without those of its folders

@@ -2,7 +2,6 @@
 #
 #   srjit_llvm    LLVM 19: one shared library, or its components linked statically (SRJIT_STATIC)
 #   srjit_csv     libcsv
-#   srjit_sqlite  SQLite
 #   SRJIT_FMT     the target of fmt to link
 
 find_package(nlohmann_json 3.11 REQUIRED)
@@ -92,16 +91,6 @@ endif()
 add_library(srjit_csv INTERFACE)
 target_include_directories(srjit_csv SYSTEM INTERFACE ${SRJIT_CSV_INCLUDE})
 target_link_libraries(srjit_csv INTERFACE ${SRJIT_CSV_LIBRARY})
-
-find_path(SRJIT_SQLITE_INCLUDE sqlite3.h REQUIRED)
-add_library(srjit_sqlite INTERFACE)
-target_include_directories(srjit_sqlite SYSTEM INTERFACE $<BUILD_INTERFACE:${SRJIT_SQLITE_INCLUDE}>)
-if(SRJIT_STATIC)
-  srjit_find_archive(SRJIT_SQLITE_LIBRARY sqlite3)
-  target_link_libraries(srjit_sqlite INTERFACE ${SRJIT_SQLITE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
-else()
-  target_link_libraries(srjit_sqlite INTERFACE sqlite3)
-endif()
 
 if(SRJIT_BUILD_TESTS)
   find_package(benchmark QUIET)

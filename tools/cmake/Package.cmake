@@ -63,7 +63,7 @@ endif()
 
 set(exported ${installed_libraries})
 if(NOT SRJIT_STATIC)
-  list(APPEND exported srjit srjit_llvm srjit_sqlite)
+  list(APPEND exported srjit srjit_llvm)
 endif()
 install(TARGETS ${exported} EXPORT srjitTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library

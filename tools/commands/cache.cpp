@@ -47,14 +47,19 @@ Usage usageOf(const StoredImage& image) {
   return usage;
 }
 
-std::string statsText(const std::string& directory, const DiskStore::Totals& totals, bool json) {
+std::string statsText(const std::string& directory, const std::vector<StoredImage>& images, bool json) {
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  for (const StoredImage& image : images) {
+    bytes += image.bytes;
+    seconds += image.seconds;
+  }
   if (json) {
-    return dump(
-        {{"directory", directory}, {"images", totals.images}, {"bytes", totals.bytes}, {"seconds", totals.seconds}});
+    return dump({{"directory", directory}, {"images", images.size()}, {"bytes", bytes}, {"seconds", seconds}});
   }
   return fmt::format(
       "directory  {}\nimages     {}\nbytes      {}\nseconds    {:.3f} of one core, that making them took\n",
-      text::printable(directory), totals.images, totals.bytes, totals.seconds);
+      text::printable(directory), images.size(), bytes, seconds);
 }
 
 std::string listText(const std::vector<StoredImage>& images, bool json) {
@@ -85,9 +90,9 @@ std::string listText(const std::vector<StoredImage>& images, bool json) {
 }
 
 std::string verifyText(const StoreCheck& found, bool json) {
-  if (json) return dump({{"images", found.images}, {"bad", found.bad}, {"file_remade", found.remade}});
+  // "file_remade" is from when all images were in one file; programs may read it.
+  if (json) return dump({{"images", found.images}, {"bad", found.bad}, {"file_remade", false}});
   std::string text = fmt::format("{} images checked, {} bad and removed\n", found.images, found.bad.size());
-  if (found.remade) text += "the file itself was damaged, and is empty now\n";
   for (const std::string& title : found.bad) text += fmt::format("bad: {}\n", text::printable(title));
   return text;
 }
@@ -116,8 +121,8 @@ ExitStatus run(const CacheCommand& command) {
   const bool json = command.json;
   switch (command.action) {
     case CacheAction::kStats:
-      return show(cache->diskTotals(),
-                  [&](const DiskStore::Totals& totals) { return statsText(directory.string(), totals, json); });
+      return show(cache->list(),
+                  [&](const std::vector<StoredImage>& images) { return statsText(directory.string(), images, json); });
     case CacheAction::kList:
       return show(cache->list(), [&](const std::vector<StoredImage>& images) { return listText(images, json); });
     case CacheAction::kVerify:

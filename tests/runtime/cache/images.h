@@ -4,8 +4,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "compiler/kernels/image_maker.h"
 #include "compiler/kernels/key.h"
@@ -34,6 +43,31 @@ inline bool sameImage(const KernelImage& a, const KernelImage& b) {
   };
   return a.code == b.code && a.is_ptx == b.is_ptx && a.seconds == b.seconds &&
          std::ranges::equal(a.kernels, b.kernels, same);
+}
+
+/// The name of the file of an image, or of a fact.
+inline std::string imageFile(std::uint64_t number) {
+  return fmt::format("{:02x}.kernel", fmt::join(keyNumber(number).digest, ""));
+}
+inline std::string factFile(std::string_view name) {
+  return fmt::format("{:02x}.fact", fmt::join(DigestBuilder().add(name).finish(), ""));
+}
+
+/// Paths of the files of a directory whose names end in `end`, in order.
+inline std::vector<std::string> filesEndingIn(const std::string& directory, std::string_view end) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().string().ends_with(end)) paths.push_back(entry.path().string());
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+/// Changes one byte; `at` counts from the end if it is negative.
+inline void flipByte(const std::string& path, std::ptrdiff_t at = -1) {
+  std::string content = contentOf(path);
+  content[at < 0 ? content.size() - static_cast<std::size_t>(-at) : static_cast<std::size_t>(at)] ^= 0x10;
+  std::ofstream(path, std::ios::binary) << content;
 }
 
 /// Starts a child process that runs `body` and exits with its result.

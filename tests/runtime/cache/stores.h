@@ -1,6 +1,9 @@
 // Disk stores in temporary folders, with the images of images.h.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +19,14 @@ namespace srjit {
 
 inline constexpr std::uint64_t kStoreBudget = 1 << 30;
 
-inline std::string fileIn(const Scratch& scratch) { return scratch.path(DiskStore::kFileName); }
+/// The file of an image.
+inline std::string fileIn(const Scratch& scratch, std::uint64_t number) { return scratch.path(imageFile(number)); }
+
+/// Sets the time of the last use of a file: seconds since 1970.
+inline void setUsed(const std::string& path, std::int64_t seconds) {
+  const timespec times[2] = {{.tv_sec = seconds, .tv_nsec = 0}, {.tv_sec = seconds, .tv_nsec = 0}};
+  EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), 0) << path;
+}
 
 inline std::unique_ptr<DiskStore> openIn(const Scratch& scratch, std::uint64_t bound = kStoreBudget) {
   auto store = DiskStore::open(scratch.path(""), bound);

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/gpu_model/direct_machine.h"
+#include "tests/runtime/cache/images.h"
 
 namespace srjit {
 namespace {
@@ -202,7 +203,7 @@ TEST(DirectSelfTest, UnstoredResultIsNotACrash) {
   FakeMachine machine;
   const Scratch directory;
   EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
-  std::filesystem::remove(directory.path(DiskStore::kFileName));
+  for (const std::string& fact : filesEndingIn(directory.path(""), ".fact")) std::filesystem::remove(fact);
   SelfTesting next(machine, directory.path(""));
   EXPECT_FALSE(next.ensure());
   EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kSelfTestModules);
