@@ -70,12 +70,13 @@ def _seed_of(random_state: Any) -> int:
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """An expression whose parameters are fitted to data.
 
-    >>> from srjit.sklearn import ExpressionRegressor
-    >>> import numpy as np
-    >>> X = np.linspace(0, 3, 50).reshape(-1, 1)
-    >>> model = ExpressionRegressor("p0*exp(-p1*x0)").fit(X, 2 * np.exp(-0.5 * X[:, 0]))
-    >>> model.parameters_.round(6)
-    array([2. , 0.5])
+    Examples:
+        >>> from srjit.sklearn import ExpressionRegressor
+        >>> import numpy as np
+        >>> X = np.linspace(0, 3, 50).reshape(-1, 1)
+        >>> model = ExpressionRegressor("p0*exp(-p1*x0)").fit(X, 2 * np.exp(-0.5 * X[:, 0]))
+        >>> model.parameters_.round(6)
+        array([2. , 0.5])
 
     Args:
         expression: A text, with variables x0, x1, ... or names of the columns of a data frame, and parameters
@@ -177,12 +178,13 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 class SymbolicRegressor(RegressorMixin, BaseEstimator):
     """A search for formulas that explain a target: islands of genetic programming, whose constants are fitted.
 
-    >>> from srjit import SymbolicRegressor
-    >>> import numpy as np
-    >>> axis = np.array([0.387, 0.723, 1.0, 1.524, 5.203, 9.537, 19.19, 30.07])
-    >>> model = SymbolicRegressor(generations=20, device="cpu").fit(axis.reshape(-1, 1), axis**1.5)
-    >>> model.score(axis.reshape(-1, 1), axis**1.5) > 0.999999
-    True
+    Examples:
+        >>> from srjit import SymbolicRegressor
+        >>> import numpy as np
+        >>> axis = np.array([0.387, 0.723, 1.0, 1.524, 5.203, 9.537, 19.19, 30.07])
+        >>> model = SymbolicRegressor(generations=20, device="cpu").fit(axis.reshape(-1, 1), axis**1.5)
+        >>> model.score(axis.reshape(-1, 1), axis**1.5) > 0.999999
+        True
 
     What is found depends on the data, the parameters and `random_state`, and on `seconds` if they end the search, but not
     on the number of threads. Ctrl-C ends the search within a second: `fit` warns and returns with the formulas found so

@@ -16,7 +16,7 @@ from violations import conclude
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # Files that code hosting sites show.
-TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
+TOP_LEVEL |= {"LICENSE", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 PLAIN_GLOB = re.compile(r"\bfile\(\s*GLOB\s[^)]*\.cpp\b")
