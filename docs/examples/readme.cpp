@@ -1,4 +1,5 @@
-// The C++ example of the README (tests/docs/check_pages.py), two more of what a search needs, and the error of a bad formula.
+// The C++ example of the README (tests/docs/check_pages.py), two more of what a search needs, and the error of a bad
+// formula.
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
 

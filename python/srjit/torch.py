@@ -69,6 +69,7 @@ class Expressions(torch.nn.Module):
         return {**self.__dict__, "_programs": {}}
 
     def extra_repr(self) -> str:
+        """The expressions, for `print`."""
         return ", ".join(list(self.population)[:3]) + (", ..." if len(self.population) > 3 else "")
 
 
