@@ -149,7 +149,7 @@ def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[s
             ``p0, p1, ...``; docs/operators.md lists the operators.
         language: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
         names: Names of the columns, in order.
-        max_nodes: Refuses texts of more nodes, of which no more are read; 0: none.
+        max_nodes: Refuses longer texts, and stops reading them there; 0: no limit.
 
     Returns:
         A `Population`. Of several texts, those that are no expressions are its `failures`.

@@ -54,7 +54,7 @@ def stages(expression: str, *, precision: str = "f32", math: str = "precise") ->
 
     Raises:
         InvalidError: When a stage is read: the text is no expression.
-        Error: Likewise: what a stage needs is missing.
+        Error: When a stage is read: something that the stage needs is missing.
 
     Examples:
         >>> print(stages("x0*x1 + 2")["ptx"])  # doctest: +SKIP

@@ -81,7 +81,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     Args:
         expression: A text, with variables x0, x1, ... or names of the columns of a data frame, and parameters
             p0, p1, ...; or an expression of SymPy.
-        start: Values of the parameters to start from: shape (parameters,), or (starts, parameters), of which the best end
+        start: Values of the parameters to start from: shape (parameters,), or (starts, parameters): the best result
             wins. None: 1 for each, and nine starts drawn from a standard normal distribution.
         loss: What is minimised: as of `srjit.Engine.fit`.
         iterations: Passes over the data, at most.
@@ -90,7 +90,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     Attributes:
         parameters_: Shape (parameters,).
-        standard_errors_: Likewise; NaN where they cannot be had.
+        standard_errors_: Shape (parameters,); NaN if a parameter has none.
         loss_: With these parameters, on the data of the fit.
         n_iter_: Passes over the data.
         status_: How the fit ended: ``"converged"``, ``"iterations"``, ``"no parameters"`` or ``"failed: ..."``.
@@ -208,14 +208,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             then is dropped.
         generations: How many generations at most. None: no limit. With a limit that ends the search before `seconds` do,
             each run gives the same formulas.
-        tol: The search ends when a formula leaves no more than this share of the target's variance. If `loss` is none of
+        tol: The search ends when a formula leaves no more than this share of the target's variance. If `loss` is not of
             squared errors, it ends when the loss is that of errors of so small a variance.
         held_out: The share of the rows, at most 0.9, that formulas are judged by, and not fitted to.
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
         choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
-            held out, if there are some) is within a few per cent of the least; ``"loss"`` that with the least loss; a
+            held out, if any) is within a few per cent of the least; ``"loss"`` that with the least loss; a
             number the one with the least loss of this complexity or less, or the simplest if there is none.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
