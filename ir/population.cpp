@@ -78,7 +78,7 @@ Error noConstants(std::size_t position) {
   return tokenError(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
 }
 
-// What is wrong with tokens that Block::appendIfValid() refuses.
+// The fault of tokens that Block::appendIfValid() refuses.
 Error tokensError(std::span<const std::int32_t> codes, bool has_constants) {
   if (codes.empty()) return noTokensError();
   std::size_t height = 0;

@@ -15,7 +15,7 @@
 
 namespace srjit {
 
-/// What a kernel is made of.
+/// The content of a kernel.
 struct KernelDescription {
   std::string name;
   /// Pieces of code that follow one another; all must live until the image is written.

@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// LLVM's bitcode of what CMakeLists.txt of this layer lists; empty where there was no clang.
+/// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
 extern const std::span<const unsigned char> kFrontEndBitcode;
 
 namespace {
