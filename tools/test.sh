@@ -71,7 +71,7 @@ check_warnings() {
 }
 
 check_format() {
-  sources_of ir passes compiler runtime tools tests python/core | xargs clang-format-19 --dry-run --Werror
+  sources_of ir passes compiler runtime tools tests docs/examples python/core | xargs clang-format-19 --dry-run --Werror
 }
 
 # All sources of a target are checked in one run, so that LLVM's headers are read once for each.
@@ -100,6 +100,7 @@ check "that the compiler gave no warning" check_warnings
 run_ctest release
 if ! $quick; then
   run_pytest
+  check "that the site of the pages builds" tools/docs.sh
   check "the format of all sources" check_format
   build_preset asan
   rm -rf build/asan/profiles

@@ -1,4 +1,4 @@
-"""Which formula tells a planet's year from its distance? In Python: docs/python.md."""
+"""Which formula tells a planet's year from its distance? docs/python.md has more."""
 
 import numpy as np
 import srjit

@@ -5,7 +5,7 @@
     python python/bench/adapters.py gplearn --population 500 --generations 4 --rows 10000
 
 Each of `conversion`, `tokens`, `gplearn`, `deap` and `bingo` needs the package of its name. Sizes default to those of
-docs/python.md. `tokens` compares with the same calls through libsrjit.so, if --library names it.
+docs/performance.md. `tokens` compares with the same calls through libsrjit.so, if --library names it.
 """
 
 from __future__ import annotations

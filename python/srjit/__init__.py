@@ -1,15 +1,17 @@
-"""srjit: evaluates and fits populations of symbolic-regression expressions on CPUs and GPUs.
+"""srjit: finds, fits and evaluates formulas on CPUs and GPUs.
 
->>> import numpy as np, srjit
->>> engine = srjit.Engine(device="cpu", precision="f64")
->>> X = np.linspace(0, 1, 1000).reshape(-1, 1)
->>> data = engine.upload(X, 3 * X[:, 0] + 1)
->>> program = engine.compile(["x0*p0 + p1", "sin(x0)*p0"])
->>> fits = engine.fit(program, data)
->>> int(fits.losses.argmin())
-0
+Examples:
+    >>> import numpy as np, srjit
+    >>> engine = srjit.Engine(device="cpu", precision="f64")
+    >>> X = np.linspace(0, 1, 1000).reshape(-1, 1)
+    >>> data = engine.upload(X, 3 * X[:, 0] + 1)
+    >>> program = engine.compile(["x0*p0 + p1", "sin(x0)*p0"])
+    >>> fits = engine.fit(program, data)
+    >>> int(fits.losses.argmin())
+    0
 
-`Engine` is the place to begin, and `SymbolicRegressor` where formulas are to be found; docs/python.md is a tutorial.
+`SymbolicRegressor` finds formulas; `Engine` evaluates and fits formulas of your own. docs/tutorial.md and docs/python.md
+show how.
 """
 
 from __future__ import annotations

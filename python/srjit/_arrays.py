@@ -93,7 +93,7 @@ def _of_dlpack(array: Any, what: str) -> DeviceArray:
 
 
 def _current_device(array: Any, number: int) -> Any:
-    """Torch exports tensors of its current device alone."""
+    """Torch exports only tensors of its current device."""
     torch = sys.modules.get("torch")
     return torch.cuda.device(number) if torch and isinstance(array, torch.Tensor) else contextlib.nullcontext()
 
@@ -174,7 +174,7 @@ def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
 
 
 def column_of(values: Any, what: str) -> np.ndarray:
-    """A vector, likewise; one of shape (rows, 1) is taken, too."""
+    """A vector of the same; shape (rows, 1) is taken, too."""
     vector = np.asarray(_without_gradients(values))
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]

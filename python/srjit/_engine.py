@@ -51,7 +51,7 @@ class Dataset:
         return self._data.row_groups
 
     def rows(self, first: int, count: int) -> Dataset:
-        """A data set of the rows ``first`` to ``first + count - 1``, copied where they are."""
+        """A data set of the rows ``first`` to ``first + count - 1``, copied on the device."""
         first, count = _count_of(first, "first", _MOST), _count_of(count, "count", _MOST)
         return self._made(_core.rows(self._engine._engine, self._data, first, count))
 
@@ -117,7 +117,7 @@ class Program:
         """Start values for `Engine.fit`: float64, shape (count, parameters).
 
         The first are those of ``around``; the others have either sign, and 1/16 to 16 times the magnitude (of 1 for a 0).
-        They depend on ``around``, the seed and the numbers of expression and vector alone, and are the same on every machine.
+        They depend only on ``around``, the seed and the numbers of expression and vector, and are the same on every machine.
 
         Args:
             count: Vectors, at least 1.
@@ -150,7 +150,7 @@ class Engine:
     Safe to use from several threads. Calls run without the GIL, and Ctrl-C ends their waiting. After ``os.fork()`` the
     child process needs engines of its own; calls of inherited ones raise an `Error`.
 
-    Results do not depend on the tier, the number of threads, or what else is in a batch, bit for bit.
+    The tier, the number of threads and the other expressions of a batch do not change a bit of a result.
 
     Args:
         device: ``"cpu"``, ``"cuda:N"``, or ``"auto"``: cuda:0 if it can be used, else the CPU. Several GPUs as one:
@@ -163,14 +163,14 @@ class Engine:
         cache_dir: Folder of the disk cache of GPU kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
         device_bytes: Device memory for one data set and for the working memory of one evaluation; 0: all that is free.
         subtree_bytes: Device memory per data set for values of recurring subtrees (``data`` of `compile`); 0: none.
-        max_nodes: Nodes (tokens) of an expression at most, for expressions from elsewhere; 0: no limit. More are a
+        max_nodes: Nodes (tokens) of an expression at most, for untrusted expressions; 0: no limit. More are a
             failure of the expression, with the code ``"limit"``.
         max_call_nodes: Nodes of all expressions of a call at most; 0: no limit. More are an `Error` of the call.
         max_seconds: Seconds that a call may take, looked at between two kernels or blocks of rows; 0: no limit. More
             are an `Error` of the call. The engine stays usable.
 
     Raises:
-        ValueError: A word that is none of these.
+        ValueError: An unknown word.
         Error: A device that does not exist.
     """
 
@@ -219,7 +219,7 @@ class Engine:
                 and converted to the engine's precision; integers and booleans become float64 first. They may be NaN or
                 infinite.
             y: The target, shape (rows,), finite: needed for losses. Of a GPU where X is.
-            weights: Weights of the rows, shape (rows,), finite, none negative, not all 0. Likewise.
+            weights: Weights of the rows, shape (rows,), finite, none negative, not all 0. Of a GPU where X is.
             names: Names of the columns, for text of expressions and for messages. By default those of a data frame.
 
         Raises:
@@ -274,10 +274,10 @@ class Engine:
             keep_order: Whether GPU kernels get adjacent expressions rather than those that share subtrees.
             data: Restricts the program to one data set, whose kept values of subtrees it then reads.
             deferred: Whether code is made at the first evaluation instead of at once: for programs that are fitted or
-                differentiated, which have code of their own for that. No effect with ``data``.
+                differentiated, which have their own code. No effect with ``data``.
 
         Returns:
-            A `Program`. Of several expressions, those that are none are its `failures`, and have NaN as results.
+            A `Program`. Bad expressions among several are its `failures`, and their results are NaN.
 
         Raises:
             InvalidError: A single text that is no expression, with its place; token arrays that do not fit.
@@ -301,13 +301,13 @@ class Engine:
         Args:
             program: A `Program`; or token arrays ``(codes, constants, offsets)`` that are evaluated once, which is
                 quicker than `compile` and this.
-            parameters: Those of all expressions behind one another (`Program.parameter_offsets`): shape (parameters,);
-                or (vectors, parameters) for several vectors, all in one launch; or one array per expression. None where
-                there are none.
+            parameters: Those of all expressions, one expression after another (`Program.parameter_offsets`): shape
+                (parameters,); or (vectors, parameters) for several vectors, all in one launch; or one array per
+                expression. None: there are no parameters.
             loss: A name (`loss_names`), ``"huber:2"`` with its constant, or an expression over the prediction f, the
-                target y and the weight w, such as ``"abs(f - y)^1.5"``, of which the weighted mean is taken.
-            nan: What rows do whose prediction is not finite: ``"propagate"``, ``"skip"`` them, or ``"reject"`` the
-                expression (an infinite loss).
+                target y and the weight w, such as ``"abs(f - y)^1.5"``; the loss is its weighted mean.
+            nan: How rows with a non-finite prediction are treated: ``"propagate"``, ``"skip"`` them, or ``"reject"``
+                the expression (an infinite loss).
             prefix: Of token arrays: whether operators stand before their operands.
 
         Raises:
@@ -408,7 +408,7 @@ class Engine:
             out: As of `predict`.
 
         Returns:
-            By parameters: shape (parameters, rows), those of all expressions behind one another. By variables: shape
+            By parameters: shape (parameters, rows), one expression after another. By variables: shape
             (expressions, columns, rows). Several vectors of parameters give one more dimension in front. Of the
             engine's precision: ``out``, if given.
         """
@@ -442,7 +442,7 @@ class Engine:
         projection; docs/fitting.md).
 
         Args:
-            starts: Values to start from: shape (parameters,); or (starts, parameters), of which the best end wins; or
+            starts: Values to start from: shape (parameters,); or (starts, parameters): the best result wins; or
                 one array per expression. None: 1 for every parameter.
             iterations: Passes over the data, at most.
             loss: What is minimised: any loss but ``"sum"`` and ``"correlation"``.

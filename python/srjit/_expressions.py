@@ -149,7 +149,7 @@ def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[s
             ``p0, p1, ...``; docs/operators.md lists the operators.
         language: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
         names: Names of the columns, in order.
-        max_nodes: Refuses texts of more nodes, of which no more are read; 0: none.
+        max_nodes: Refuses longer texts, and stops reading them there; 0: no limit.
 
     Returns:
         A `Population`. Of several texts, those that are no expressions are its `failures`.
@@ -174,8 +174,9 @@ def simplify(text: str, math: str = "fast", names: Sequence[str] = ()) -> str:
         math: What the result keeps: ``"strict"`` every bit of every value, ``"precise"`` values within the bounds of
             that mode, ``"fast"`` values in real arithmetic.
 
-    >>> simplify("x0*1 + 2*3 + (x1 - x1)")
-    'x0 + 6'
+    Examples:
+        >>> simplify("x0*1 + 2*3 + (x1 - x1)")
+        'x0 + 6'
     """
     if not isinstance(text, str):
         raise TypeError(f"text is of type {type(text).__name__}; of several expressions use Population.simplified()")
@@ -224,8 +225,9 @@ def latex(expressions: Any, names: Sequence[str] | None = None) -> Any:
     Raises:
         Error: That of a text that is no expression.
 
-    >>> latex("sqrt(112/w_1) * `a%b`", names=["w_1", "a%b"])
-    '\\\\sqrt{\\\\frac{112}{w_{1}}} \\\\, \\\\text{a\\\\%b}'
+    Examples:
+        >>> latex("sqrt(112/w_1) * `a%b`", names=["w_1", "a%b"])
+        '\\\\sqrt{\\\\frac{112}{w_{1}}} \\\\, \\\\text{a\\\\%b}'
     """
     one = isinstance(expressions, str) or hasattr(expressions, "free_symbols")
     if isinstance(expressions, Population) and names is not None:

@@ -78,10 +78,11 @@ def lambdify(args: Any, expr: Any = None, *, engine: Engine | str | None = None)
     Raises:
         ValueError: A symbol that is no argument; what `from_sympy` raises.
 
-    >>> import sympy
-    >>> x, y = sympy.symbols("x y")
-    >>> lambdify((x, y), x**2 + y)(3.0, [1.0, 2.0])
-    array([10., 11.])
+    Examples:
+        >>> import sympy
+        >>> x, y = sympy.symbols("x y")
+        >>> lambdify((x, y), x**2 + y)(3.0, [1.0, 2.0])
+        array([10., 11.])
     """
     from ._sympy import symbols_of
 

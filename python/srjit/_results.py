@@ -19,7 +19,7 @@ class Failure(NamedTuple):
 
 
 class _WithFailures:
-    """What results of batches have in common."""
+    """The failures that all results of batches have."""
 
     _failures: Any
 
@@ -29,7 +29,7 @@ class _WithFailures:
         return [Failure(*failure) for failure in self._failures.list()]
 
     def check(self) -> None:
-        """Raises the error of the first expression that failed, if there is one.
+        """Raises the error of the first expression that failed, if any.
 
         Raises:
             Error: that of the expression; the message begins with its number.
@@ -77,15 +77,15 @@ class Fits(_WithFailures):
     """Fitted parameters, one fit per expression.
 
     Attributes:
-        parameters: float64, shape (parameters,): the best that were evaluated, those of all expressions behind one
-            another, which `Program.split` divides. NaN for an expression that failed.
+        parameters: float64, shape (parameters,): the best that were evaluated, one expression after another;
+            `Program.split` divides them. NaN for an expression that failed.
         losses: float64, shape (expressions,), with these parameters.
         valid_rows: int64, as of `Losses`.
         iterations: int64, shape (expressions,): passes over the data, of the start that won.
         status: per expression ``"converged"``, ``"iterations"`` (their number was reached), ``"no parameters"``, or
             ``"failed: ..."``.
         start: int64, shape (expressions,): which start won.
-        standard_errors: float64, as `parameters`; NaN where they cannot be had.
+        standard_errors: float64, in the layout of `parameters`; NaN if a parameter has none.
     """
 
     parameters: np.ndarray

@@ -50,7 +50,7 @@ def options_of(seconds: float | None, **given: Any) -> Any:
     """Options of the C++ search. Those that are None keep the library's defaults; without `seconds` there is no limit.
 
     Raises:
-        ValueError, TypeError: A value that is none of its option.
+        ValueError, TypeError: A value that its option does not take.
     """
     options = _core.SearchOptions()
     options.seconds = 0.0

@@ -54,8 +54,9 @@ def stages(expression: str, *, precision: str = "f32", math: str = "precise") ->
 
     Raises:
         InvalidError: When a stage is read: the text is no expression.
-        Error: Likewise: what a stage needs is missing.
+        Error: When a stage is read: something that the stage needs is missing.
 
-    >>> print(stages("x0*x1 + 2")["ptx"])  # doctest: +SKIP
+    Examples:
+        >>> print(stages("x0*x1 + 2")["ptx"])  # doctest: +SKIP
     """
     return Stages(expression, ("--precision", precision, "--math", math))

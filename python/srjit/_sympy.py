@@ -198,7 +198,7 @@ def from_sympy(expressions: Any, names: Sequence[str] = ()) -> Population:
             parameters in any case.
 
     Raises:
-        ValueError: A symbol that is none of these, a function without an operator, a number that is not real.
+        ValueError: An unknown symbol, a function without an operator, a number that is not real.
     """
     several = list(expressions) if isinstance(expressions, (list, tuple)) else [expressions]
     codes: list[int] = []

@@ -64,7 +64,7 @@ class Evaluator:
         weights: Weights of the rows.
         primitives: What other primitives compute, by their names in the set: operators, which docs/operators.md lists, or
             expressions over x0, x1, ..., such as ``{"protectedDiv": "zdiv", "my_log": "log(max(abs(x0), 1e-9))"}``. A
-            name that is given here wins over what is known.
+            name that is given here overrides a known one.
         loss: What is computed, as of `Engine.loss`.
         nan: What rows do whose prediction is not finite; by default they make the loss infinite.
         fitness: The fitness of an individual by its loss, ``fitness(individual, loss)``, where it is more than the loss:
@@ -179,7 +179,7 @@ class Evaluator:
 
     def tree_of(self, population: Population, expression: int) -> list[Any]:
         """The nodes of an expression: ``creator.Individual(evaluator.tree_of(...))`` is the way back, but of operators that
-        primitives have as part of an expression alone. See `tree_of`."""
+        primitives have only as part of an expression. See `tree_of`."""
         return tree_of(population, expression, self._pset, self._primitives)
 
     def __reduce__(self) -> Any:

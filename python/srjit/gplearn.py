@@ -78,7 +78,7 @@ _breed = _with_globals(genetic._parallel_evolve, "_breed", _Program=_Unevaluated
 
 
 def _evolve(n_programs: int, parents: Any, X: Any, y: Any, sample_weight: Any, seeds: Any, params: Any) -> list[Any]:
-    """A part of a generation, without fitness: runs in processes of joblib. Needs one row alone."""
+    """A part of a generation, without fitness: runs in processes of joblib. Needs only one row."""
     return _breed(n_programs, parents, X[:1], y[:1], None, seeds, params)
 
 

@@ -82,7 +82,7 @@ class Program(_engine.Program):
         return self._owner._held[self._number].status()
 
     def _explained(self, failures: FailuresOfRanks) -> FailuresOfRanks:
-        """Ranks get token arrays, so the root alone knows why a text is no expression."""
+        """Ranks get token arrays, so only the root knows why a text is no expression."""
         return FailuresOfRanks([self._unread.get(failure.expression, failure) for failure in failures.list()])
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Engine:
     another rank runs into, whose message names it. An exception that nothing catches ends the job, on whatever rank it is.
 
     Args:
-        device: ``"auto"``: the rank's number on its host selects the GPU, or the CPU is taken where there is none;
+        device: ``"auto"``: the rank's number on its host selects the GPU, or the CPU if there is no GPU;
             otherwise as of `srjit.Engine`, on each rank.
         comm: The communicator, which is duplicated. None: ``MPI.COMM_WORLD``.
         root: The rank that makes the calls.

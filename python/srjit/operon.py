@@ -53,7 +53,7 @@ def population_of(trees: Iterable[Any], variables: Sequence[Any], *, parameters:
             ``tree.GetCoefficients()``, rather than numbers.
 
     Raises:
-        ValueError: A variable that is none of these, a node without an operator.
+        ValueError: An unknown variable, a node without an operator.
     """
     indices = {variable.Hash: i for i, variable in enumerate(variables)}
     codes: list[int] = []
@@ -140,7 +140,7 @@ def _variable(variable: Any) -> Any:
 
 
 def _nodes_of(op: Any) -> list[Any]:
-    """The node of an operator, and operands that it has in pyoperon alone: they stand behind the first one."""
+    """The node of an operator, and operands that it has only in pyoperon: they stand behind the first one."""
     name = {"neg": "sub", "inv": "div"}.get(op.name, op.name)
     if name not in _NODE_TYPES:
         raise ValueError(f"there is no type of node for the operator {op.name!r}")

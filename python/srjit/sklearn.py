@@ -70,17 +70,18 @@ def _seed_of(random_state: Any) -> int:
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """An expression whose parameters are fitted to data.
 
-    >>> from srjit.sklearn import ExpressionRegressor
-    >>> import numpy as np
-    >>> X = np.linspace(0, 3, 50).reshape(-1, 1)
-    >>> model = ExpressionRegressor("p0*exp(-p1*x0)").fit(X, 2 * np.exp(-0.5 * X[:, 0]))
-    >>> model.parameters_.round(6)
-    array([2. , 0.5])
+    Examples:
+        >>> from srjit.sklearn import ExpressionRegressor
+        >>> import numpy as np
+        >>> X = np.linspace(0, 3, 50).reshape(-1, 1)
+        >>> model = ExpressionRegressor("p0*exp(-p1*x0)").fit(X, 2 * np.exp(-0.5 * X[:, 0]))
+        >>> model.parameters_.round(6)
+        array([2. , 0.5])
 
     Args:
         expression: A text, with variables x0, x1, ... or names of the columns of a data frame, and parameters
             p0, p1, ...; or an expression of SymPy.
-        start: Values of the parameters to start from: shape (parameters,), or (starts, parameters), of which the best end
+        start: Values of the parameters to start from: shape (parameters,), or (starts, parameters): the best result
             wins. None: 1 for each, and nine starts drawn from a standard normal distribution.
         loss: What is minimised: as of `srjit.Engine.fit`.
         iterations: Passes over the data, at most.
@@ -89,7 +90,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     Attributes:
         parameters_: Shape (parameters,).
-        standard_errors_: Likewise; NaN where they cannot be had.
+        standard_errors_: Shape (parameters,); NaN if a parameter has none.
         loss_: With these parameters, on the data of the fit.
         n_iter_: Passes over the data.
         status_: How the fit ended: ``"converged"``, ``"iterations"``, ``"no parameters"`` or ``"failed: ..."``.
@@ -177,12 +178,13 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 class SymbolicRegressor(RegressorMixin, BaseEstimator):
     """A search for formulas that explain a target: islands of genetic programming, whose constants are fitted.
 
-    >>> from srjit import SymbolicRegressor
-    >>> import numpy as np
-    >>> axis = np.array([0.387, 0.723, 1.0, 1.524, 5.203, 9.537, 19.19, 30.07])
-    >>> model = SymbolicRegressor(generations=20, device="cpu").fit(axis.reshape(-1, 1), axis**1.5)
-    >>> model.score(axis.reshape(-1, 1), axis**1.5) > 0.999999
-    True
+    Examples:
+        >>> from srjit import SymbolicRegressor
+        >>> import numpy as np
+        >>> axis = np.array([0.387, 0.723, 1.0, 1.524, 5.203, 9.537, 19.19, 30.07])
+        >>> model = SymbolicRegressor(generations=20, device="cpu").fit(axis.reshape(-1, 1), axis**1.5)
+        >>> model.score(axis.reshape(-1, 1), axis**1.5) > 0.999999
+        True
 
     What is found depends on the data, the parameters and `random_state`, and on `seconds` if they end the search, but not
     on the number of threads. Ctrl-C ends the search within a second: `fit` warns and returns with the formulas found so
@@ -206,14 +208,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             then is dropped.
         generations: How many generations at most. None: no limit. With a limit that ends the search before `seconds` do,
             each run gives the same formulas.
-        tol: The search ends when a formula leaves no more than this share of the target's variance. If `loss` is none of
+        tol: The search ends when a formula leaves no more than this share of the target's variance. If `loss` is not of
             squared errors, it ends when the loss is that of errors of so small a variance.
         held_out: The share of the rows, at most 0.9, that formulas are judged by, and not fitted to.
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
         choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
-            held out, if there are some) is within a few per cent of the least; ``"loss"`` that with the least loss; a
+            held out, if any) is within a few per cent of the least; ``"loss"`` that with the least loss; a
             number the one with the least loss of this complexity or less, or the simplest if there is none.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.

@@ -69,11 +69,12 @@ class Expressions(torch.nn.Module):
         return {**self.__dict__, "_programs": {}}
 
     def extra_repr(self) -> str:
+        """The expressions, for `print`."""
         return ", ".join(list(self.population)[:3]) + (", ..." if len(self.population) > 3 else "")
 
 
 class _Evaluate(torch.autograd.Function):
-    """Predictions, and vector-Jacobian products from Jacobians that are made where they are needed."""
+    """Predictions, and vector-Jacobian products from Jacobians that are made on demand."""
 
     @staticmethod
     def forward(context: Any, X: torch.Tensor, values: torch.Tensor, module: Expressions) -> torch.Tensor:
@@ -112,7 +113,7 @@ class _Evaluate(torch.autograd.Function):
 
 
 def _columns(X: torch.Tensor, dtype: torch.dtype) -> Any:
-    """What an engine reads: X itself where it is on a GPU and of the engine's type, else a copy."""
+    """What an engine reads: X itself if it is on a GPU and of the engine's type, else a copy."""
     X = X.detach().to(dtype)
     return X if X.is_cuda else X.numpy()
 
@@ -134,7 +135,7 @@ def compile(expressions: Any, parameters: Any = None, *, names: Sequence[str] = 
 
     Args:
         expressions: A text or an expression of SymPy, or several, or a `Population`.
-        parameters: First values of the parameters, those of all expressions behind one another. None: 1 for each.
+        parameters: First values of the parameters, one expression after another. None: 1 for each.
         names: Names of the variables, in the order of the columns.
         precision: ``"f32"`` or ``"f64"``; None: that of the inputs.
 

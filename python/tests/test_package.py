@@ -1,5 +1,6 @@
 """The package as it is installed."""
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -131,9 +132,16 @@ def test_it_is_typed():
 
 
 def test_everything_public_is_documented():
+    things = {name: getattr(srjit, name) for name in srjit.__all__}
+    for module in ("sklearn", "deap", "gplearn", "bingo", "operon", "torch"):
+        try:
+            loaded = importlib.import_module(f"srjit.{module}")
+        except ImportError:
+            continue
+        things |= {f"{module}.{name}": thing for name, thing in vars(loaded).items()
+                   if not name.startswith("_") and getattr(thing, "__module__", None) == loaded.__name__}
     missing = []
-    for name in srjit.__all__:
-        thing = getattr(srjit, name)
+    for name, thing in things.items():
         if callable(thing) and not thing.__doc__:
             missing.append(name)
         if isinstance(thing, type):

@@ -18,7 +18,7 @@ case, prefix, library_folder, cxx, cc = sys.argv[1:]
 prefix = pathlib.Path(prefix)
 library_folder = prefix / library_folder
 include = prefix / "include"
-project = pathlib.Path(__file__).parent / "project"
+examples = pathlib.Path(__file__).parents[2] / "docs" / "examples"
 headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*") if path.is_file())
 scratch = tempfile.TemporaryDirectory(prefix="srjit-consumer-")
 work = pathlib.Path(scratch.name)
@@ -69,17 +69,17 @@ def check_pkg_config_cpp():
     [only] = pkg_config("--cflags", "srjit-cpp")
     if pathlib.Path(only.removeprefix("-I")).resolve() != include.resolve():
         sys.exit(f"pkg-config --cflags srjit-cpp gives {only}, which is not {include}")
-    run(cxx, "-std=c++20", f"-I{folders_of_a_user()}", only, "-c", project / "main.cpp", "-o", work / "main.o")
+    run(cxx, "-std=c++20", f"-I{folders_of_a_user()}", only, "-c", examples / "readme.cpp", "-o", work / "readme.o")
     for static in [[], ["--static"]]:
-        run(cxx, work / "main.o", "-o", work / "main", *pkg_config("--libs", *static, "srjit-cpp"))
-        said = run(work / "main")
+        run(cxx, work / "readme.o", "-o", work / "readme", *pkg_config("--libs", *static, "srjit-cpp"))
+        said = run(work / "readme")
     return said
 
 
 def check_pkg_config_c():
     """The example of docs/embedding.md is built by what pkg-config says."""
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folders_of_a_user()}"]
-    run(cc, *flags, project / "embed.c", "-o", work / "embed", *pkg_config("--cflags", "--libs", "srjit"))
+    run(cc, *flags, examples / "embed.c", "-o", work / "embed", *pkg_config("--cflags", "--libs", "srjit"))
     return run(work / "embed")
 
 

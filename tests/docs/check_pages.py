@@ -3,7 +3,7 @@
     check_pages.py ROOT
 
 Pages are ROOT/*.md and those in ROOT/docs and its folders. Every paragraph of a block of C++ (```cpp), or of another
-language of LANGUAGES, is part of one program of ROOT/tests/consumer/project, which is compiled and run: the same lines, but for the indentation of the whole; and the
+language of LANGUAGES, is part of one program of ROOT/docs/examples, which is compiled and run: the same lines, but for the indentation of the whole; and the
 paragraphs of a block stand in the program in the order of the page. Every relative link names a file, and an anchor that
 the page has. Every path in backticks that begins with a folder of FOLDERS names something under ROOT; it may be a pattern
 (`*`, `{a,b}`) and may end in `:line`. A path with a placeholder, `<...>` or a part in capitals, is not checked. Prints one
@@ -143,14 +143,14 @@ def check_path(root, path):
 def check(root):
     """All violations under `root`, as text."""
     programs = {language: [path.read_text(encoding="utf-8").splitlines()
-                           for path in sorted((root / "tests/consumer/project").glob(pattern))]
+                           for path in sorted((root / "docs/examples").glob(pattern))]
                 for language, pattern in LANGUAGES.items()}
     for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]:
         lines, name = path.read_text(encoding="utf-8").splitlines(), path.relative_to(root)
         for language, sources in programs.items():
             for first, block in blocks_of(lines, language):
                 if (number := check_block(block, first, sources)) is not None:
-                    yield f"{name}:{number}: no program of tests/consumer/project has this code"
+                    yield f"{name}:{number}: no program of docs/examples has this code"
         for number, line in outside_code(lines):
             for target in LINK.findall(line):
                 if message := check_link(path, target):

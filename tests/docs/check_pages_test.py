@@ -22,9 +22,8 @@ class Pages(unittest.TestCase):
     def found(self, page):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "docs").mkdir()
-            (root / "tests/consumer/project").mkdir(parents=True)
-            (root / "tests/consumer/project/main.cpp").write_text(PROGRAM, encoding="utf-8")
+            (root / "docs/examples").mkdir(parents=True)
+            (root / "docs/examples/main.cpp").write_text(PROGRAM, encoding="utf-8")
             (root / "README.md").write_text("# Read me\n\n## `One` and two\n", encoding="utf-8")
             (root / "docs/page.md").write_text(page, encoding="utf-8")
             return list(check(root))
@@ -34,11 +33,11 @@ class Pages(unittest.TestCase):
 
     def test_each_language_has_its_own_programs(self):
         self.assertEqual(self.found("```c\nint a = 1;\n```\n"),
-                         ["docs/page.md:2: no program of tests/consumer/project has this code"])
+                         ["docs/page.md:2: no program of docs/examples has this code"])
 
     def test_other_code(self):
         self.assertEqual(self.found("```cpp\nint a = 1;\n\nreturn 0;\n```\n"),
-                         ["docs/page.md:4: no program of tests/consumer/project has this code"])
+                         ["docs/page.md:4: no program of docs/examples has this code"])
 
     def test_a_line_left_out(self):
         self.assertEqual(len(self.found("```cpp\nif (a > 0) {\n}\n```\n")), 1)
@@ -61,7 +60,7 @@ class Pages(unittest.TestCase):
                           "docs/page.md:3: no heading #three in page.md"])
 
     def test_paths(self):
-        self.assertEqual(self.found("`docs/page.md:1`, `docs/` `tests/consumer/*/main.{cpp,cpp}` and `tests/consumer/project\n"
+        self.assertEqual(self.found("`docs/page.md:1`, `docs/` `docs/*/main.{cpp,cpp}` and `docs/examples\n"
                                     "--all`, ``docs/page.md``; `other/page.md`, `build/tests/none`\n"), [])
 
     def test_missing_paths(self):

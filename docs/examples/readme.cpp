@@ -1,4 +1,4 @@
-// A program outside the repository: the examples of the README (tests/docs/check_pages.py), and the error of a bad
+// The C++ example of the README (tests/docs/check_pages.py), two more of what a search needs, and the error of a bad
 // formula.
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
