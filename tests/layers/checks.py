@@ -24,11 +24,10 @@ import rooms
 from rooms import LAYERS, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "python", "CMakeLists.txt", "CMakePresets.json", "README.md",
-             "LICENSE", "CONTRIBUTING.md", "SECURITY.md"}  # code hosting sites show the last three
+             "LICENSE", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff"}  # code hosting sites show the last four
 CODE = (".h", ".cpp", ".def")
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 PLAIN_GLOB = re.compile(r"\bfile\(\s*GLOB\s[^)]*\.cpp\b")
-PAGE_ROW = re.compile(r"^\| `([\w/]+)/` \| (.*?) \|", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Libraries by the prefixes of their headers, and the leftmost layer that may include them.
@@ -206,18 +205,12 @@ def rows(tree):
             yield f"tests/layers/rooms.py:1: tests of {room} are in TESTED_WITH for {other}, and need not be"
 
 
-def words_of(tree):
-    """What each layer and room has, by the table of docs/architecture.md."""
-    return dict(PAGE_ROW.findall(tree.text("docs/architecture.md")))
-
-
-def page(tree):
-    """The table of docs/architecture.md, where it has not the layers and rooms of rooms.py in their order."""
-    found = [name for name in words_of(tree) if name != "tests"]
+def words(tree):
+    """WORDS of rooms.py, where they are not those of the layers and rooms in their order."""
     wanted = [name for layer in LAYERS for name in [layer, *rooms_of(layer)]]
-    if found != wanted:
-        differ = ", ".join(sorted(set(found) ^ set(wanted))) or "the order"
-        yield f"docs/architecture.md:1: the table of layers and rooms differs from tests/layers/rooms.py: {differ}"
+    if list(rooms.WORDS) != wanted:
+        differ = ", ".join(sorted(set(rooms.WORDS) ^ set(wanted))) or "the order"
+        yield f"tests/layers/rooms.py:1: WORDS differs from LAYERS and ROOMS: {differ}"
 
 
 def targets(tree):
@@ -371,16 +364,16 @@ def graph_of(tree):
         return set().union(*({other} | reach(other) for other in edges[room]))
     edges = {room: {room_of(name) for source in tree.below(room) for name in tree.quoted(source)} for room in rooms.ROOMS}
     edges = {room: edges[room] & {*rooms_of(room.split("/")[0])} - {room} for room in edges}
-    grey, words = 'style="rounded,filled", fillcolor="#f3f5f7", color="#8c959f"', words_of(tree)
+    grey, texts = 'style="rounded,filled", fillcolor="#f3f5f7", color="#8c959f"', rooms.WORDS
     lines = [f'digraph {{ compound=true; newrank=true; nodesep=0.15; ranksep=0.35; fontname="sans-serif"; graph [{grey}]',
              'node [shape=box, fontname="sans-serif", fontsize=12, style="rounded,filled", fillcolor=white, color="#0969da"]']
     for layer in LAYERS:
         if not rooms_of(layer):
-            lines.append(f'"{layer}" [label="{layer}/\\n{words[layer]}", {grey}]')
+            lines.append(f'"{layer}" [label="{layer}/\\n{texts[layer]}", {grey}]')
             continue
-        lines.append(f'subgraph "cluster_{layer}" {{ label="{layer}/: {words[layer]}"')
+        lines.append(f'subgraph "cluster_{layer}" {{ label="{layer}/: {texts[layer]}"')
         for room in rooms_of(layer):
-            label = "\\n".join([room.split("/")[1] + "/", *textwrap.wrap(words[room], 22)])
+            label = "\\n".join([room.split("/")[1] + "/", *textwrap.wrap(texts[room], 22)])
             shown = edges[room] - set().union(*(reach(other) for other in edges[room]))
             lines += [f'"{room}" [label="{label}"]', *(f'"{room}" -> "{other}"' for other in sorted(shown))]
         lines.append("}")
@@ -396,7 +389,7 @@ def picture(tree):
         yield "docs/rooms.svg:1: shows other includes than the sources: python3 -B tests/layers/checks.py . --draw"
 
 
-CHECKS = [places, includes, installed, tests, rows, page, targets, lengths, thread_suites, loss_readers, kernel_keys, picture]
+CHECKS = [places, includes, installed, tests, rows, words, targets, lengths, thread_suites, loss_readers, kernel_keys, picture]
 
 
 def main():

@@ -10,6 +10,37 @@ Tests in tests/<layer>/<room>/ may include what the room may include, and the ro
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
+# What each layer and room has: the words of docs/rooms.svg.
+WORDS = {
+    "ir": "expressions, operators, losses, errors",
+    "passes": "graphs and their rewriting",
+    "compiler": "from graphs to machine code",
+    "compiler/loader": "shared libraries opened at run time",
+    "compiler/lowering": "operators to LLVM IR, how long their code is",
+    "compiler/target": "NVIDIA's architectures",
+    "compiler/nvptx": "PTX of straight-line kernels",
+    "compiler/interpreter": "the GPU's interpreter",
+    "compiler/host": "code and programs for the CPU",
+    "compiler/sass": "NVIDIA's machine instructions, cubins",
+    "compiler/direct": "machine code without LLVM",
+    "compiler/kernels": "loadable images and their keys",
+    "runtime": "devices, data, evaluations",
+    "runtime/platform": "memory, clocks, processes, the trace",
+    "runtime/cuda": "the driver, owners of its objects",
+    "runtime/cache": "images in memory and on disk",
+    "runtime/evaluation": "what is evaluated, on any device",
+    "runtime/fit": "fitting of parameters: one expression's iteration, starts",
+    "runtime/host": "evaluation on the CPU, without CUDA",
+    "runtime/gpu": "an engine's streams and data",
+    "runtime/code": "code for a GPU: made, found, loaded; its costs",
+    "runtime/launch": "evaluations on a GPU: plan, memory, kernels",
+    "runtime/subtrees": "cached values of subtrees",
+    "runtime/tiers": "choice of the tier, background compilation",
+    "runtime/pool": "evaluation on several GPUs at once, choice of devices",
+    "runtime/c_api": "the interface for C and other languages",
+    "tools": "the command, benchmarks, set-up",
+}
+
 # Room: the rooms that it may include.
 ROOMS = {
     "compiler/loader": [],
