@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,13 +11,130 @@
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/flight.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
 namespace {
 
 using MadeData = Result<std::shared_ptr<const Dataset::State>>;
+
+Error outputLost() { return {Errc::kMachine, "the device that has the output is lost", {}}; }
+
+/// What a device does with the i-th share.
+using ShareStep = std::function<Status(std::size_t i, const PoolShare& share, Executor& executor)>;
+
+/// Calls `step` for each share of a task on these devices that has expressions, by PoolDevices::onEach(), whose errors
+/// it has; also those of PoolProgram::sharesOn().
+Status onShares(PoolDevices& pool, const Task& task, DeviceNumbers& devices, const ShareStep& step) {
+  const auto shares = task.program.state().on_pool->sharesOn(pool, devices, nullptr, task.deadline);
+  if (!shares) return shares.error();
+  return pool.onEach(devices, [&](std::size_t i, Executor& executor) {
+    const PoolShare& share = (**shares)[i];
+    return share.program ? step(i, share, executor) : okStatus();
+  });
+}
+
+void addFailures(const PoolShare& share, std::span<const Failure> failures, std::vector<Failure>& all) {
+  for (const Failure& failure : failures) all.push_back({share.expression + failure.expression, failure.error});
+}
+
+/// A loss whose shares are in flight on devices. If devices fail, the others evaluate all shares again: at once where a
+/// share cannot be started, otherwise in finish(). Works on the threads of an arena.
+class PoolFlight final : public Flight {
+ public:
+  /// `devices`, at least one, work and have the data. They and the arena must outlive it. The task's parameters are
+  /// borrowed until keepParameters().
+  PoolFlight(PoolDevices& pool, tbb::task_arena& arena, Task task, DeviceNumbers devices)
+      : pool_(pool), arena_(arena), task_(std::move(task)), devices_(std::move(devices)) {}
+
+  /// Called once, first. Errors: those of PoolDevices::retry().
+  Status start() {
+    Status begun = arena_.execute([&] { return pool_.retry(devices_, [&] { return begin(); }); });
+    if (!begun) return begun;
+    // While the devices compute.
+    all_.values.resize(task_.program.state().source->outputs());
+    all_.valid_rows.resize(all_.values.size());
+    return begun;
+  }
+  void keepParameters() {
+    parameters_.assign(task_.parameters.begin(), task_.parameters.end());
+    task_.parameters = parameters_;
+  }
+
+  // A failure ends a share, too; finish() deals with it.
+  bool ready() override {
+    return std::ranges::all_of(parts_, [](const Part& part) {
+      const Result<bool> ready =
+          guarded([&]() -> Result<bool> { return part.flight == nullptr || part.flight->ready(); });
+      return !ready || *ready;
+    });
+  }
+  void wait() override {
+    for (const Part& part : parts_) {
+      if (part.flight != nullptr) static_cast<void>(guarded([&] { return part.flight->wait(), okStatus(); }));
+    }
+  }
+  // Devices are waited for outside of the arena, whose threads others may use meanwhile.
+  Result<Losses> finish() override {
+    wait();
+    const Status finished = arena_.execute([&] {
+      return pool_.retry(devices_, [&] {
+        Status begun = parts_.empty() ? begin() : okStatus();
+        return begun ? collect() : begun;
+      });
+    });
+    if (!finished) return finished.error();
+    return std::move(all_);
+  }
+
+ private:
+  /// Of a device.
+  struct Part {
+    PoolShare share;
+    std::unique_ptr<Flight> flight;  ///< null without expressions
+    std::vector<Failure> failures;   ///< by the expression of the whole task
+  };
+
+  Status begin() {
+    parts_.resize(devices_.size());
+    Status begun = onShares(pool_, task_, devices_, [&](std::size_t i, const PoolShare& share, Executor& executor) {
+      auto flight = executor.start(share.of(task_));
+      if (!flight) return Status(std::move(flight).error());
+      parts_[i] = {share, std::move(*flight), {}};
+      return okStatus();
+    });
+    if (!begun) parts_.clear();
+    return begun;
+  }
+
+  Status collect() {
+    Status taken = pool_.onEach(devices_, [&](std::size_t i, Executor&) { return take(parts_[i]); });
+    for (const Part& part : parts_) {
+      if (taken) all_.failures.insert(all_.failures.end(), part.failures.begin(), part.failures.end());
+    }
+    parts_.clear();
+    return taken;
+  }
+
+  Status take(Part& part) {
+    if (part.flight == nullptr) return okStatus();
+    const Result<Losses> some = part.flight->finish();
+    if (!some) return some.error();
+    const auto first = static_cast<std::ptrdiff_t>(part.share.output);
+    std::ranges::copy(some->values, all_.values.begin() + first);
+    std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
+    addFailures(part.share, some->failures, part.failures);
+    return okStatus();
+  }
+
+  PoolDevices& pool_;
+  tbb::task_arena& arena_;
+  Task task_;
+  std::vector<double> parameters_;
+  DeviceNumbers devices_;    ///< that take part
+  std::vector<Part> parts_;  ///< of these devices; empty if they must begin again
+  Losses all_;
+};
 
 class PoolExecutor final : public Executor {
  public:
@@ -59,10 +176,10 @@ class PoolExecutor final : public Executor {
   MadeData onEachOf(const Dataset& data, const std::function<MadeData(Executor& executor, const Dataset& own)>& make);
   /// The devices that work and have the data. Errors: kMachine if none does.
   Result<DeviceNumbers> devicesOf(const Dataset& data) const;
-  /// body(executor of the device whose memory this is). Errors: kUnsupported if it is no device's.
-  template <class Body>
-  std::invoke_result_t<Body, Executor&> onOwner(const char* what, std::uint64_t address, const Body& body);
-  Error notOurs(const char* what, std::uint64_t address) const;
+  /// The device whose memory this is. Errors: kUnsupported if it is no device's; kMachine if none works.
+  Result<std::size_t> ownerOf(const char* what, std::uint64_t address) const;
+  /// Predictions of a share to their place in the output of the whole task.
+  Status predict(const Task& task, const PoolShare& share, Executor& executor, std::vector<Failure>& failures);
 
   const std::string name_;
   const Precision precision_;
@@ -120,8 +237,8 @@ MadeData PoolExecutor::upload(const DataView& data) {
 // The other devices get copies, through the host.
 MadeData PoolExecutor::adopt(const DeviceDataView& view) {
   const DeviceMatrix& some = view.columns.columns == 0 && view.target ? *view.target : view.columns;
-  const std::optional<std::size_t> owner = devices_.ownerOf(some.pointer);
-  if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", some.pointer);
+  const Result<std::size_t> owner = ownerOf("columns", some.pointer);
+  if (!owner) return owner.error();
   MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
   if (!adopted) return adopted;
   MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
@@ -143,25 +260,24 @@ MadeData PoolExecutor::hostCopy(const Dataset& data) {
   return devices_[first].hostCopy(Dataset(replicaOn(data.state(), first)));
 }
 
-Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
-  return {
+Result<std::size_t> PoolExecutor::ownerOf(const char* what, std::uint64_t address) const {
+  if (const std::optional<std::size_t> owner = devices_.ownerOf(address)) return *owner;
+  if (devices_.working().empty()) return devices_.noneLeft();
+  return Error{
       Errc::kUnsupported, fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_), {}};
-}
-
-template <class Body>
-std::invoke_result_t<Body, Executor&> PoolExecutor::onOwner(const char* what, std::uint64_t address, const Body& body) {
-  const std::optional<std::size_t> owner = devices_.ownerOf(address);
-  if (!owner) return notOurs(what, address);
-  return devices_.call(*owner, body);
 }
 
 Result<HostColumn> PoolExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                                        std::uint64_t stream) {
-  return onOwner(what, column.pointer, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
+  const Result<std::size_t> owner = ownerOf(what, column.pointer);
+  if (!owner) return owner.error();
+  return devices_.call(*owner, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
 }
 
 Status PoolExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
-  return onOwner("output", out.pointer, [&](Executor& executor) { return executor.claimOutput(out, stream); });
+  const Result<std::size_t> owner = ownerOf("output", out.pointer);
+  if (!owner) return owner.error();
+  return devices_.call(*owner, [&](Executor& executor) { return executor.claimOutput(out, stream); });
 }
 
 void PoolExecutor::writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) {
@@ -169,8 +285,11 @@ void PoolExecutor::writeOutput(const Task& task, std::size_t offset, const std::
     std::memcpy(task.out + offset, from, bytes);
     return;
   }
-  const Status written = onOwner("output", task.device_out, [&](Executor& executor) {
-    return executor.writeOutput(task, offset, from, bytes), okStatus();
+  const std::optional<std::size_t> owner = devices_.ownerOf(task.device_out);
+  if (!owner) throw ErrorException(outputLost());
+  const Status written = devices_.call(*owner, [&](Executor& executor) {
+    executor.writeOutput(task, offset, from, bytes);
+    return okStatus();
   });
   if (!written) throw ErrorException(written.error());
 }
@@ -218,12 +337,9 @@ Status PoolExecutor::prepare(const Task& task) {
   Result<DeviceNumbers> devices = devicesOf(task.data);
   if (!devices) return std::move(devices).error();
   return arena_.execute([&] {
-    return devices_.retry(*devices, [&]() -> Status {
-      const auto shares = task.program.state().on_pool->sharesOn(devices_, *devices, nullptr, task.deadline);
-      if (!shares) return shares.error();
-      return devices_.onEach(*devices, [&](std::size_t i, Executor& executor) {
-        const PoolShare& share = (**shares)[i];
-        return share.program ? executor.prepare(share.of(task)) : okStatus();
+    return devices_.retry(*devices, [&] {
+      return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
+        return executor.prepare(share.of(task));
       });
     });
   });
@@ -248,13 +364,51 @@ Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
   return std::unique_ptr<Flight>(std::move(flight));
 }
 
-// On this thread: a flight of predictions is a task for other threads, of which none may be left.
+// Predictions on this thread: a flight of them is a task for other threads, of which none may be left.
 Result<Losses> PoolExecutor::run(const Task& task) {
   Result<DeviceNumbers> devices = devicesOf(task.data);
   if (!devices) return std::move(devices).error();
-  PoolFlight flight(devices_, arena_, task, std::move(*devices));
-  if (Status started = flight.start(); !started) return std::move(started).error();
-  return flight.finish();
+  if (task.loss) {
+    PoolFlight flight(devices_, arena_, task, std::move(*devices));
+    if (Status started = flight.start(); !started) return std::move(started).error();
+    return flight.finish();
+  }
+  std::vector<std::vector<Failure>> failures(devices_.size());
+  const Status done = arena_.execute([&] {
+    return devices_.retry(*devices, [&] {
+      if (task.device_out != 0 && !devices_.ownerOf(task.device_out)) return Status(outputLost());
+      for (std::vector<Failure>& some : failures) some.clear();
+      return onShares(devices_, task, *devices, [&](std::size_t i, const PoolShare& share, Executor& executor) {
+        return predict(task, share, executor, failures[i]);
+      });
+    });
+  });
+  if (!done) return done.error();
+  Losses all;
+  for (const auto& some : failures) all.failures.insert(all.failures.end(), some.begin(), some.end());
+  return all;
+}
+
+// A device writes to the host or to its own memory. To another device's memory, they go by way of the host.
+Status PoolExecutor::predict(const Task& task, const PoolShare& share, Executor& executor,
+                             std::vector<Failure>& failures) {
+  Task own = share.of(task);
+  const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(precision_));
+  const std::size_t offset = share.output * row_bytes;
+  AlignedBuffer copy;
+  if (task.device_out == 0) {
+    own.out = task.out + offset;
+  } else if (executor.owns(task.device_out)) {
+    own.device_out = task.device_out + offset;
+  } else {
+    copy = AlignedBuffer(share.source->outputs() * row_bytes);
+    own.out = copy.data();
+  }
+  const Result<Losses> done = executor.run(own);
+  if (!done) return done.error();
+  addFailures(share, done->failures, failures);
+  if (copy.size() > 0) writeOutput(task, offset, copy.data(), copy.size());
+  return okStatus();
 }
 
 }  // namespace
