@@ -95,8 +95,8 @@ inline constexpr unsigned kMaxThreads = 1024;
 
 struct EngineOptions {
   /// "cpu", "cuda:N", or "auto": cuda:0 if usable, else the CPU. Several GPUs as one: "cuda:0,2", or "cuda:all" for all
-  /// that are usable; expressions are divided among them. Each has all data, or, of data that are too large for one,
-  /// some rows.
+  /// that are usable; expressions are divided among them. Each has all data; data that are too large for its memory
+  /// are streamed.
   std::string device = "auto";
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;

@@ -35,7 +35,6 @@ class PoolDevices {
   Executor& operator[](std::size_t device) const noexcept { return *devices_[device].executor; }
   const std::string& name(std::size_t device) const noexcept { return devices_[device].name; }
 
-  bool isLost(std::size_t device) const noexcept { return lost_[device].load(std::memory_order_acquire); }
   /// Those that are not lost.
   DeviceNumbers working() const;
   /// The device whose memory this is; nothing if it is no device's, or that of a lost one.
@@ -71,6 +70,7 @@ class PoolDevices {
   std::vector<std::string> notices() const;
 
  private:
+  bool isLost(std::size_t device) const noexcept { return lost_[device].load(std::memory_order_acquire); }
   void noteFailure(std::size_t device, const Error& error);
 
   std::vector<PoolDevice> devices_;

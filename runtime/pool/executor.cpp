@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,13 +11,130 @@
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/flight.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
 namespace {
 
 using MadeData = Result<std::shared_ptr<const Dataset::State>>;
+
+Error outputLost() { return {Errc::kMachine, "the device that has the output is lost", {}}; }
+
+/// What a device does with the i-th share.
+using ShareStep = std::function<Status(std::size_t i, const PoolShare& share, Executor& executor)>;
+
+/// Calls `step` for each share of a task on these devices that has expressions, by PoolDevices::onEach(), whose errors
+/// it has; also those of PoolProgram::sharesOn().
+Status onShares(PoolDevices& pool, const Task& task, DeviceNumbers& devices, const ShareStep& step) {
+  const auto shares = task.program.state().on_pool->sharesOn(pool, devices, nullptr, task.deadline);
+  if (!shares) return shares.error();
+  return pool.onEach(devices, [&](std::size_t i, Executor& executor) {
+    const PoolShare& share = (**shares)[i];
+    return share.program ? step(i, share, executor) : okStatus();
+  });
+}
+
+void addFailures(const PoolShare& share, std::span<const Failure> failures, std::vector<Failure>& all) {
+  for (const Failure& failure : failures) all.push_back({share.expression + failure.expression, failure.error});
+}
+
+/// A loss whose shares are in flight on devices. If devices fail, the others evaluate all shares again: at once where a
+/// share cannot be started, otherwise in finish(). Works on the threads of an arena.
+class PoolFlight final : public Flight {
+ public:
+  /// `devices`, at least one, work and have the data. They and the arena must outlive it. The task's parameters are
+  /// borrowed until keepParameters().
+  PoolFlight(PoolDevices& pool, tbb::task_arena& arena, Task task, DeviceNumbers devices)
+      : pool_(pool), arena_(arena), task_(std::move(task)), devices_(std::move(devices)) {}
+
+  /// Called once, first. Errors: those of PoolDevices::retry().
+  Status start() {
+    Status begun = arena_.execute([&] { return pool_.retry(devices_, [&] { return begin(); }); });
+    if (!begun) return begun;
+    // While the devices compute.
+    all_.values.resize(task_.program.state().source->outputs());
+    all_.valid_rows.resize(all_.values.size());
+    return begun;
+  }
+  void keepParameters() {
+    parameters_.assign(task_.parameters.begin(), task_.parameters.end());
+    task_.parameters = parameters_;
+  }
+
+  // A failure ends a share, too; finish() deals with it.
+  bool ready() override {
+    return std::ranges::all_of(parts_, [](const Part& part) {
+      const Result<bool> ready =
+          guarded([&]() -> Result<bool> { return part.flight == nullptr || part.flight->ready(); });
+      return !ready || *ready;
+    });
+  }
+  void wait() override {
+    for (const Part& part : parts_) {
+      if (part.flight != nullptr) static_cast<void>(guarded([&] { return part.flight->wait(), okStatus(); }));
+    }
+  }
+  // Devices are waited for outside of the arena, whose threads others may use meanwhile.
+  Result<Losses> finish() override {
+    wait();
+    const Status finished = arena_.execute([&] {
+      return pool_.retry(devices_, [&] {
+        Status begun = parts_.empty() ? begin() : okStatus();
+        return begun ? collect() : begun;
+      });
+    });
+    if (!finished) return finished.error();
+    return std::move(all_);
+  }
+
+ private:
+  /// Of a device.
+  struct Part {
+    PoolShare share;
+    std::unique_ptr<Flight> flight;  ///< null without expressions
+    std::vector<Failure> failures;   ///< by the expression of the whole task
+  };
+
+  Status begin() {
+    parts_.resize(devices_.size());
+    Status begun = onShares(pool_, task_, devices_, [&](std::size_t i, const PoolShare& share, Executor& executor) {
+      auto flight = executor.start(share.of(task_));
+      if (!flight) return Status(std::move(flight).error());
+      parts_[i] = {share, std::move(*flight), {}};
+      return okStatus();
+    });
+    if (!begun) parts_.clear();
+    return begun;
+  }
+
+  Status collect() {
+    Status taken = pool_.onEach(devices_, [&](std::size_t i, Executor&) { return take(parts_[i]); });
+    for (const Part& part : parts_) {
+      if (taken) all_.failures.insert(all_.failures.end(), part.failures.begin(), part.failures.end());
+    }
+    parts_.clear();
+    return taken;
+  }
+
+  Status take(Part& part) {
+    if (part.flight == nullptr) return okStatus();
+    const Result<Losses> some = part.flight->finish();
+    if (!some) return some.error();
+    const auto first = static_cast<std::ptrdiff_t>(part.share.output);
+    std::ranges::copy(some->values, all_.values.begin() + first);
+    std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
+    addFailures(part.share, some->failures, part.failures);
+    return okStatus();
+  }
+
+  PoolDevices& pool_;
+  tbb::task_arena& arena_;
+  Task task_;
+  std::vector<double> parameters_;
+  DeviceNumbers devices_;    ///< that take part
+  std::vector<Part> parts_;  ///< of these devices; empty if they must begin again
+  Losses all_;
+};
 
 class PoolExecutor final : public Executor {
  public:
@@ -29,22 +146,162 @@ class PoolExecutor final : public Executor {
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
-  MadeData upload(const DataView& data) override;
-  MadeData adopt(const DeviceDataView& view) override;
-  MadeData select(const Dataset& data, const Selection& selection) override;
+  // Converted once.
+  MadeData upload(const DataView& data) override {
+    auto converted = Dataset::State::create(data, precision_);
+    if (!converted) return std::move(converted).error();
+    const Dataset host(std::move(*converted));
+    return onEach(devices_.working(),
+                  [&](std::size_t, Executor& executor) { return executor.select(host, {.runs = {{0, host.rows()}}}); });
+  }
+
+  // The other devices get copies, through the host.
+  MadeData adopt(const DeviceDataView& view) override {
+    const DeviceMatrix& some = view.columns.columns == 0 && view.target ? *view.target : view.columns;
+    const Result<std::size_t> owner = ownerOf("columns", some.pointer);
+    if (!owner) return owner.error();
+    MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
+    if (!adopted) return adopted;
+    MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
+    if (!copy) return copy;
+    const Dataset host(*copy);
+    return onEach(devices_.working(), [&](std::size_t device, Executor& executor) {
+      return device == *owner ? adopted : executor.select(host, {.runs = {{0, host.rows()}}});
+    });
+  }
+
+  MadeData select(const Dataset& data, const Selection& selection) override {
+    return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
+  }
+
   Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                           std::uint64_t stream) override;
-  MadeData hostCopy(const Dataset& data) override;
+                           std::uint64_t stream) override {
+    const Result<std::size_t> owner = ownerOf(what, column.pointer);
+    if (!owner) return owner.error();
+    return devices_.call(*owner, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
+  }
 
-  Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
-  void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
+  MadeData hostCopy(const Dataset& data) override {
+    Result<DeviceNumbers> devices = devicesOf(data);
+    if (!devices) return std::move(devices).error();
+    const std::size_t first = devices->front();
+    return devices_[first].hostCopy(Dataset(replicaOn(data.state(), first)));
+  }
 
-  void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override;
-  Result<Dataset> withTargetBehind(const Dataset& data) override;
-  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override;
-  Status prepare(const Task& task) override;
-  Result<std::unique_ptr<Flight>> start(Task task) override;
-  Result<Losses> run(const Task& task) override;
+  Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override {
+    const Result<std::size_t> owner = ownerOf("output", out.pointer);
+    if (!owner) return owner.error();
+    return devices_.call(*owner, [&](Executor& executor) { return executor.claimOutput(out, stream); });
+  }
+
+  void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override {
+    if (task.device_out == 0) {
+      std::memcpy(task.out + offset, from, bytes);
+      return;
+    }
+    const std::optional<std::size_t> owner = devices_.ownerOf(task.device_out);
+    if (!owner) throw ErrorException(outputLost());
+    const Status written = devices_.call(*owner, [&](Executor& executor) {
+      executor.writeOutput(task, offset, from, bytes);
+      return okStatus();
+    });
+    if (!written) throw ErrorException(written.error());
+  }
+
+  void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
+    DeviceNumbers devices = devices_.working();
+    if (devices.empty()) throw ErrorException(devices_.noneLeft());
+    auto program = std::make_shared<PoolProgram>(state.source, state.info.tier, options);
+    const auto shares = arena_.execute([&] {
+      return devices_.retry(devices, [&] { return program->sharesOn(devices_, devices, options.data, deadline); });
+    });
+    if (!shares) throw ErrorException(shares.error());
+    program->describe(state);
+    state.on_pool = std::move(program);
+  }
+
+  Result<Dataset> withTargetBehind(const Dataset& data) override {
+    const Dataset::State& state = data.state();
+    const std::lock_guard lock(state.copy_mutex);
+    if (state.copy_with_target == nullptr) {
+      MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
+        Result<Dataset> made = executor.withTargetBehind(own);
+        if (!made) return std::move(made).error();
+        return made->handle();
+      });
+      if (!behind) return std::move(behind).error();
+      if ((*behind)->replicas == state.replicas) return data;
+      state.copy_with_target = std::move(*behind);
+    }
+    return Dataset(state.copy_with_target);
+  }
+
+  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
+    const Result<DeviceNumbers> devices = devicesOf(*options.data);
+    if (!devices) return 1;
+    // About the share of a device.
+    const PopulationView share = divide(population, devices->size()).front();
+    const Dataset own(replicaOn(options.data->state(), devices->front()));
+    CompileOptions for_device = options;
+    for_device.data = &own;
+    return devices_[devices->front()].bestParts(share, for_device);
+  }
+
+  Status prepare(const Task& task) override {
+    Result<DeviceNumbers> devices = devicesOf(task.data);
+    if (!devices) return std::move(devices).error();
+    return arena_.execute([&] {
+      return devices_.retry(*devices, [&] {
+        return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
+          return executor.prepare(share.of(task));
+        });
+      });
+    });
+  }
+
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (!task.loss) {
+      std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
+      auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
+        Task own = task;
+        own.parameters = parameters;
+        return this->run(own);
+      };
+      return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+    }
+    Result<DeviceNumbers> devices = devicesOf(task.data);
+    if (!devices) return std::move(devices).error();
+    auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), std::move(*devices));
+    if (Status started = flight->start(); !started) return std::move(started).error();
+    // While the devices compute.
+    flight->keepParameters();
+    return std::unique_ptr<Flight>(std::move(flight));
+  }
+
+  // Predictions on this thread: a flight of them is a task for other threads, of which none may be left.
+  Result<Losses> run(const Task& task) override {
+    Result<DeviceNumbers> devices = devicesOf(task.data);
+    if (!devices) return std::move(devices).error();
+    if (task.loss) {
+      PoolFlight flight(devices_, arena_, task, std::move(*devices));
+      if (Status started = flight.start(); !started) return std::move(started).error();
+      return flight.finish();
+    }
+    std::vector<std::vector<Failure>> failures(devices_.size());
+    const Status done = arena_.execute([&] {
+      return devices_.retry(*devices, [&] {
+        if (task.device_out != 0 && !devices_.ownerOf(task.device_out)) return Status(outputLost());
+        for (std::vector<Failure>& some : failures) some.clear();
+        return onShares(devices_, task, *devices, [&](std::size_t i, const PoolShare& share, Executor& executor) {
+          return predict(task, share, executor, failures[i]);
+        });
+      });
+    });
+    if (!done) return done.error();
+    Losses all;
+    for (const auto& some : failures) all.failures.insert(all.failures.end(), some.begin(), some.end());
+    return all;
+  }
 
   CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
   bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
@@ -52,210 +309,81 @@ class PoolExecutor final : public Executor {
   std::vector<std::string> notices() const override { return devices_.notices(); }
 
  private:
-  /// Data of which each device that works has what `make` gives. Errors: those of `make` that are not of the device
-  /// only, or that of every device.
-  MadeData onEach(const std::function<MadeData(std::size_t device, Executor& executor)>& make);
+  /// Data of which each of the devices has what `make` gives. Errors: those of `make` that are not of the device only,
+  /// or that of every device.
+  MadeData onEach(DeviceNumbers devices, const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
+    if (devices.empty()) return devices_.noneLeft();
+    std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
+    const Status placed = arena_.execute([&] {
+      return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
+        MadeData made = make(devices[i], executor);
+        if (!made) return std::move(made).error();
+        replicas[devices[i]] = std::move(*made);
+        return okStatus();
+      });
+    });
+    if (!placed && placed.error().code != Errc::kMachine) return placed.error();
+    if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
+    const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
+    state->device = name_;
+    state->replicas = std::move(replicas);
+    return std::shared_ptr<const Dataset::State>(state);
+  }
+
   /// The same of the data that each device has.
-  MadeData onEachOf(const Dataset& data, const std::function<MadeData(Executor& executor, const Dataset& own)>& make);
+  MadeData onEachOf(const Dataset& data, const std::function<MadeData(Executor& executor, const Dataset& own)>& make) {
+    Result<DeviceNumbers> devices = devicesOf(data);
+    if (!devices) return std::move(devices).error();
+    return onEach(std::move(*devices), [&](std::size_t device, Executor& executor) {
+      return make(executor, Dataset(replicaOn(data.state(), device)));
+    });
+  }
+
   /// The devices that work and have the data. Errors: kMachine if none does.
-  Result<DeviceNumbers> devicesOf(const Dataset& data) const;
-  /// body(executor of the device whose memory this is). Errors: kUnsupported if it is no device's.
-  template <class Body>
-  std::invoke_result_t<Body, Executor&> onOwner(const char* what, std::uint64_t address, const Body& body);
-  Error notOurs(const char* what, std::uint64_t address) const;
+  Result<DeviceNumbers> devicesOf(const Dataset& data) const {
+    DeviceNumbers devices = devices_.working();
+    if (devices.empty()) return devices_.noneLeft();
+    std::erase_if(devices, [&](std::size_t device) { return replicaOn(data.state(), device) == nullptr; });
+    if (devices.empty()) return Error{Errc::kMachine, "no device that works has the data", {}};
+    return devices;
+  }
+
+  /// The device whose memory this is. Errors: kUnsupported if it is no device's; kMachine if none works.
+  Result<std::size_t> ownerOf(const char* what, std::uint64_t address) const {
+    if (const std::optional<std::size_t> owner = devices_.ownerOf(address)) return *owner;
+    if (devices_.working().empty()) return devices_.noneLeft();
+    return Error{Errc::kUnsupported,
+                 fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_),
+                 {}};
+  }
+
+  /// Predictions of a share, to their place in the output of the whole task: a device writes to the host or to its own
+  /// memory; to another device's memory, the predictions go by way of the host.
+  Status predict(const Task& task, const PoolShare& share, Executor& executor, std::vector<Failure>& failures) {
+    Task own = share.of(task);
+    const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(precision_));
+    const std::size_t offset = share.output * row_bytes;
+    AlignedBuffer copy;
+    if (task.device_out == 0) {
+      own.out = task.out + offset;
+    } else if (executor.owns(task.device_out)) {
+      own.device_out = task.device_out + offset;
+    } else {
+      copy = AlignedBuffer(share.source->outputs() * row_bytes);
+      own.out = copy.data();
+    }
+    const Result<Losses> done = executor.run(own);
+    if (!done) return done.error();
+    addFailures(share, done->failures, failures);
+    if (copy.size() > 0) writeOutput(task, offset, copy.data(), copy.size());
+    return okStatus();
+  }
 
   const std::string name_;
   const Precision precision_;
   PoolDevices devices_;
   tbb::task_arena arena_;
 };
-
-MadeData PoolExecutor::onEach(const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
-  DeviceNumbers devices = devices_.working();
-  if (devices.empty()) return devices_.noneLeft();
-  std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
-  const Status placed = arena_.execute([&] {
-    return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
-      MadeData made = make(devices[i], executor);
-      if (!made) return std::move(made).error();
-      replicas[devices[i]] = std::move(*made);
-      return okStatus();
-    });
-  });
-  if (!placed && placed.error().code != Errc::kMachine) return placed.error();
-  if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
-  const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
-  state->device = name_;
-  state->replicas = std::move(replicas);
-  return std::shared_ptr<const Dataset::State>(state);
-}
-
-MadeData PoolExecutor::onEachOf(const Dataset& data,
-                                const std::function<MadeData(Executor& executor, const Dataset& own)>& make) {
-  return onEach([&](std::size_t device, Executor& executor) -> MadeData {
-    const auto replica = replicaOn(data.state(), device);
-    if (replica == nullptr) {
-      return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices_.name(device)), {}};
-    }
-    return make(executor, Dataset(replica));
-  });
-}
-
-Result<DeviceNumbers> PoolExecutor::devicesOf(const Dataset& data) const {
-  DeviceNumbers devices = devices_.working();
-  if (devices.empty()) return devices_.noneLeft();
-  std::erase_if(devices, [&](std::size_t device) { return replicaOn(data.state(), device) == nullptr; });
-  if (devices.empty()) return Error{Errc::kMachine, "no device that works has the data", {}};
-  return devices;
-}
-
-// Converted once.
-MadeData PoolExecutor::upload(const DataView& data) {
-  auto converted = Dataset::State::create(data, precision_);
-  if (!converted) return std::move(converted).error();
-  const Dataset host(std::move(*converted));
-  return onEach([&](std::size_t, Executor& executor) { return executor.select(host, {.runs = {{0, host.rows()}}}); });
-}
-
-// The other devices get copies, through the host.
-MadeData PoolExecutor::adopt(const DeviceDataView& view) {
-  const DeviceMatrix& some = view.columns.columns == 0 && view.target ? *view.target : view.columns;
-  const std::optional<std::size_t> owner = devices_.ownerOf(some.pointer);
-  if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", some.pointer);
-  MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
-  if (!adopted) return adopted;
-  MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
-  if (!copy) return copy;
-  const Dataset host(*copy);
-  return onEach([&](std::size_t device, Executor& executor) {
-    return device == *owner ? adopted : executor.select(host, {.runs = {{0, host.rows()}}});
-  });
-}
-
-MadeData PoolExecutor::select(const Dataset& data, const Selection& selection) {
-  return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
-}
-
-MadeData PoolExecutor::hostCopy(const Dataset& data) {
-  Result<DeviceNumbers> devices = devicesOf(data);
-  if (!devices) return std::move(devices).error();
-  const std::size_t first = devices->front();
-  return devices_[first].hostCopy(Dataset(replicaOn(data.state(), first)));
-}
-
-Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
-  return {
-      Errc::kUnsupported, fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_), {}};
-}
-
-template <class Body>
-std::invoke_result_t<Body, Executor&> PoolExecutor::onOwner(const char* what, std::uint64_t address, const Body& body) {
-  const std::optional<std::size_t> owner = devices_.ownerOf(address);
-  if (!owner) return notOurs(what, address);
-  return devices_.call(*owner, body);
-}
-
-Result<HostColumn> PoolExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                                       std::uint64_t stream) {
-  return onOwner(what, column.pointer, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
-}
-
-Status PoolExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
-  return onOwner("output", out.pointer, [&](Executor& executor) { return executor.claimOutput(out, stream); });
-}
-
-void PoolExecutor::writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) {
-  if (task.device_out == 0) {
-    std::memcpy(task.out + offset, from, bytes);
-    return;
-  }
-  const Status written = onOwner("output", task.device_out, [&](Executor& executor) {
-    return executor.writeOutput(task, offset, from, bytes), okStatus();
-  });
-  if (!written) throw ErrorException(written.error());
-}
-
-void PoolExecutor::compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
-  DeviceNumbers devices = devices_.working();
-  if (devices.empty()) throw ErrorException(devices_.noneLeft());
-  auto program = std::make_shared<PoolProgram>(state.source, state.info.tier, options);
-  const auto shares = arena_.execute([&] {
-    return devices_.retry(devices, [&] { return program->sharesOn(devices_, devices, options.data, deadline); });
-  });
-  if (!shares) throw ErrorException(shares.error());
-  program->describe(state);
-  state.on_pool = std::move(program);
-}
-
-Result<Dataset> PoolExecutor::withTargetBehind(const Dataset& data) {
-  const Dataset::State& state = data.state();
-  const std::lock_guard lock(state.copy_mutex);
-  if (state.copy_with_target == nullptr) {
-    MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
-      Result<Dataset> made = executor.withTargetBehind(own);
-      if (!made) return std::move(made).error();
-      return made->handle();
-    });
-    if (!behind) return std::move(behind).error();
-    if ((*behind)->replicas == state.replicas) return data;
-    state.copy_with_target = std::move(*behind);
-  }
-  return Dataset(state.copy_with_target);
-}
-
-std::size_t PoolExecutor::bestParts(const PopulationView& population, const CompileOptions& options) {
-  const Result<DeviceNumbers> devices = devicesOf(*options.data);
-  if (!devices) return 1;
-  // About the share of a device.
-  const PopulationView share = divide(population, devices->size()).front();
-  const Dataset own(replicaOn(options.data->state(), devices->front()));
-  CompileOptions for_device = options;
-  for_device.data = &own;
-  return devices_[devices->front()].bestParts(share, for_device);
-}
-
-Status PoolExecutor::prepare(const Task& task) {
-  Result<DeviceNumbers> devices = devicesOf(task.data);
-  if (!devices) return std::move(devices).error();
-  return arena_.execute([&] {
-    return devices_.retry(*devices, [&]() -> Status {
-      const auto shares = task.program.state().on_pool->sharesOn(devices_, *devices, nullptr, task.deadline);
-      if (!shares) return shares.error();
-      return devices_.onEach(*devices, [&](std::size_t i, Executor& executor) {
-        const PoolShare& share = (**shares)[i];
-        return share.program ? executor.prepare(share.of(task)) : okStatus();
-      });
-    });
-  });
-}
-
-Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
-  if (!task.loss) {
-    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
-    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
-      Task own = task;
-      own.parameters = parameters;
-      return this->run(own);
-    };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
-  }
-  Result<DeviceNumbers> devices = devicesOf(task.data);
-  if (!devices) return std::move(devices).error();
-  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), std::move(*devices));
-  if (Status started = flight->start(); !started) return std::move(started).error();
-  // While the devices compute.
-  flight->keepParameters();
-  return std::unique_ptr<Flight>(std::move(flight));
-}
-
-// On this thread: a flight of predictions is a task for other threads, of which none may be left.
-Result<Losses> PoolExecutor::run(const Task& task) {
-  Result<DeviceNumbers> devices = devicesOf(task.data);
-  if (!devices) return std::move(devices).error();
-  PoolFlight flight(devices_, arena_, task, std::move(*devices));
-  if (Status started = flight.start(); !started) return std::move(started).error();
-  return flight.finish();
-}
 
 }  // namespace
 

@@ -6,8 +6,8 @@
 //     PoolFlight::begin()              Executor::start() of each share
 //     PoolFlight::collect()            Flight::finish() of each share; its results go to their place
 //
-// Predictions are evaluated in begin(), by Executor::run(). upload(), adopt() and select() place the data on each
-// device; one that fails has none, and takes no part in calls on these data.
+// Predictions have Executor::run() of each share instead of the last two. upload(), adopt() and select() place the data
+// on each device; a device that fails has none, and takes no part in calls on these data.
 #pragma once
 
 #include <memory>
