@@ -209,6 +209,7 @@ def population_of(expressions: Any, language: str = "infix", names: Sequence[str
 
 def latex(expressions: Any, names: Sequence[str] | None = None) -> Any:
     """Expressions in LaTeX's mathematical mode, as they are written: nothing is simplified, and no number changes.
+    A number stands before the factor that it multiplies.
 
     ``sr-jit search --latex`` and `SymbolicRegressor.latex` write formulas the same way. The document needs the package
     amsmath.

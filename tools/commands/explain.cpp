@@ -1,4 +1,4 @@
-#include "tools/explain/explain.h"
+#include "tools/explain/explanation.h"
 
 #include "compiler/target/architecture.h"
 #include "tools/commands.h"

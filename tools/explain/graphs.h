@@ -8,7 +8,7 @@
 
 #include "passes/dag.h"
 #include "passes/node_numbers.h"
-#include "tools/explain/explain.h"
+#include "tools/explain/explanation.h"
 
 namespace srjit::explain {
 

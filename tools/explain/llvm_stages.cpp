@@ -109,15 +109,6 @@ void addCallees(std::vector<Line>& lines, const Callers& callers, const Begins& 
   }
 }
 
-void addIrCallees(std::vector<Line>& lines) {
-  addCallees(
-      lines, callersIn(lines),
-      [](const std::string& line, const std::string& name) {
-        return line.starts_with("define ") && line.find('@' + name + '(') != std::string::npos;
-      },
-      [](const std::string& line) { return line == "}"; });
-}
-
 /// The stage with these lines and counts of them.
 Json finished(Stage stage, std::vector<Line> lines, double rows) {
   stage.lines = std::move(lines);
@@ -144,11 +135,21 @@ double hostRows(const Request& request) {
   return detectHost().vector_bytes / static_cast<double>(bytesOf(request.precision));
 }
 
-Result<std::vector<Line>> hostIrLines(const HostJit& jit, const FinalGraph& graph) {
+Result<std::string> hostIr(const HostJit& jit, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
-  const Result<std::string> text = jit.irOf({&graph.dag, 1}, true, {&map, 1});
+  return jit.irOf({&graph.dag, 1}, true, {&map, 1});
+}
+
+Result<Json> irStage(const Stage& stage, const Result<std::string>& text, const FinalGraph& graph, double rows) {
   if (!text) return text.error();
-  return irLines(*text, graph);
+  std::vector<Line> lines = irLines(*text, graph);
+  addCallees(
+      lines, callersIn(lines),
+      [](const std::string& line, const std::string& name) {
+        return line.starts_with("define ") && line.find('@' + name + '(') != std::string::npos;
+      },
+      [](const std::string& line) { return line == "}"; });
+  return finished(stage, std::move(lines), rows);
 }
 
 }  // namespace
@@ -156,12 +157,15 @@ Result<std::vector<Line>> hostIrLines(const HostJit& jit, const FinalGraph& grap
 Result<Json> llvmIrStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const DeviceOptions options = deviceOptions(request);
-  const Result<std::string> text = rowsIr({&graph.dag, 1}, options, true, {&map, 1});
-  if (!text) return text.error();
-  std::vector<Line> lines = irLines(*text, graph);
-  addIrCallees(lines);
-  return finished({"llvm", "LLVM", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";"},
-                  std::move(lines), options.rows_per_thread);
+  return irStage({"llvm", "LLVM", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";"},
+                 rowsIr({&graph.dag, 1}, options, true, {&map, 1}), graph, options.rows_per_thread);
+}
+
+Result<Json> hostIrStage(const Request& request, const FinalGraph& graph) {
+  const auto jit = HostJit::create(request.precision, request.math);
+  if (!jit) return jit.error();
+  return irStage({"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";"},
+                 hostIr(**jit, graph), graph, hostRows(request));
 }
 
 Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
@@ -173,17 +177,6 @@ Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
                   assemblyLines(*text, graph), options.rows_per_thread);
 }
 
-Result<Json> hostIrStage(const Request& request, const FinalGraph& graph) {
-  const auto jit = HostJit::create(request.precision, request.math);
-  if (!jit) return jit.error();
-  Result<std::vector<Line>> lines = hostIrLines(**jit, graph);
-  if (!lines) return lines.error();
-  addIrCallees(*lines);
-  return finished(
-      {"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";"},
-      *std::move(lines), hostRows(request));
-}
-
 Result<Json> assemblyStage(const Request& request, const FinalGraph& graph) {
   const auto jit = HostJit::create(request.precision, request.math);
   if (!jit) return jit.error();
@@ -191,11 +184,11 @@ Result<Json> assemblyStage(const Request& request, const FinalGraph& graph) {
   const Result<std::string> text = (*jit)->assemblyOf({&graph.dag, 1}, {&map, 1});
   if (!text) return text.error();
   // Where code may lie anywhere, calls of assembly name no function.
-  const Result<std::vector<Line>> ir = hostIrLines(**jit, graph);
+  const Result<std::string> ir = hostIr(**jit, graph);
   if (!ir) return ir.error();
   std::vector<Line> lines = assemblyLines(*text, graph);
   addCallees(
-      lines, callersIn(*ir),
+      lines, callersIn(irLines(*ir, graph)),
       [](const std::string& line, const std::string& name) { return line.starts_with(name + ':'); },
       [](const std::string& line) { return line.starts_with(".Lfunc_end"); });
   return finished({"asm", "assembly", "assembly of the processor's kernel", "as sr-jit asm prints it", "#"},

@@ -149,17 +149,13 @@ class TokenReader {
     push(finder_.apply(handler.op, operands));
   }
 
-  /// The operator first.
+  /// The operator first, then the leaves by id.
   Ids idsOf() const {
-    std::set<Id> leaves;
     Ids ids;
+    std::set<Id> leaves;
     for (const NodeId id : touched_) {
-      if (id == kNothing) continue;
-      if (finder_.isLeaf(id)) {
-        leaves.insert(graph_.ids[id]);
-      } else {
-        ids.push_back(graph_.ids[id]);
-      }
+      if (finder_.isLeaf(id)) leaves.insert(graph_.ids[id]);
+      if (id != kNothing && !finder_.isLeaf(id)) ids.push_back(graph_.ids[id]);
     }
     ids.insert(ids.end(), leaves.begin(), leaves.end());
     return ids;

@@ -28,22 +28,16 @@ std::vector<double> parametersOf(const Request& request, std::size_t e) {
   return values;
 }
 
-/// The parameters of the expression that `node` belongs to: Dag::subtree() numbers them as that expression does.
-std::size_t expressionOf(const Dag& dag, NodeId node) {
-  std::vector<NodeId> pending = {node};
-  std::vector<bool> seen(dag.size());
-  while (!pending.empty()) {
-    const NodeId id = pending.back();
-    pending.pop_back();
-    if (seen[id]) continue;
-    seen[id] = true;
-    const Node& at = dag.node(id);
-    if (at.kind == Token::Kind::kParameter && !dag.parameters()[at.index].isLiteral()) {
-      return dag.parameters()[at.index].expression;
-    }
-    for (const NodeId operand : at.inputs()) pending.push_back(operand);
+/// By node, the expression whose parameters it has: Dag::subtree() numbers them as that expression does.
+std::vector<std::size_t> expressionsOf(const Dag& dag) {
+  std::vector<std::size_t> expressions(dag.size());
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    const bool is_parameter = node.kind == Token::Kind::kParameter && !dag.parameters()[node.index].isLiteral();
+    if (is_parameter) expressions[id] = dag.parameters()[node.index].expression;
+    for (const NodeId operand : node.inputs()) expressions[id] = std::max(expressions[id], expressions[operand]);
   }
-  return 0;
+  return expressions;
 }
 
 struct ErrorBound {
@@ -154,11 +148,12 @@ Sample sampleFor(const Request& request) {
 void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Json& to) {
   const Arithmetic arithmetic{request.precision, request.math};
   const std::size_t rows = std::min(kBoundRows, sample.rows);
+  const std::vector<std::size_t> expressions = expressionsOf(graph.dag);
   std::vector<double> row(sample.columns.size());
   for (NodeId id = 0; id < graph.dag.size(); ++id) {
     const Result<Expression> subtree = graph.dag.subtree(id, kLongestBounded);
     if (!subtree) continue;
-    std::vector<double> parameters = parametersOf(request, expressionOf(graph.dag, id));
+    std::vector<double> parameters = parametersOf(request, expressions[id]);
     for (double& value : parameters) value = roundTo(request.precision, value);
     ErrorBound bound{0, 0};
     for (std::size_t r = 0; r < rows; ++r) {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/text/lexer.h"
-#include "tools/explain/explain.h"
+#include "tools/explain/explanation.h"
 
 namespace srjit::explain {
 namespace {

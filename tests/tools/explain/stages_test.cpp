@@ -1,5 +1,5 @@
 // The data of explanations: every stage, and what belongs together in it.
-#include "tools/explain/explain.h"
+#include "tools/explain/explanation.h"
 
 #include <algorithm>
 #include <iterator>

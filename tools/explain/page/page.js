@@ -10,9 +10,7 @@
   function make(name, attributes = {}, ...children) {
     const svg = ["svg", "g", "rect", "path", "text", "title"].includes(name);
     const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (value !== undefined && value !== false) made.setAttribute(key, value);
-    }
+    for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
     made.append(...children.filter((child) => child !== null && child !== undefined));
     return made;
   }
@@ -121,18 +119,13 @@
   const drawTree = (source, name) => draw(source.tokens.map(({node, label, operands}, key) => (
     {key, id: node, label, sub: operands.length ? node : "", operands, kind: operands.length ? "" : "leaf"})), name);
 
-  /** The ids of nodes and of all below them, operands first. */
-  function withOperands(ids) {
+  /** The ids of the nodes of a graph, operands first. */
+  function idsOf(graph) {
     const all = new Set();
-    const add = (id) => {
-      if (all.has(id)) return;
-      data.nodes[id].operands.forEach(add);
-      all.add(id);
-    };
-    ids.forEach(add);
+    const add = (id) => !all.has(id) && (data.nodes[id].operands.forEach(add), all.add(id));
+    [...graph.lines.map((line) => line.node), ...graph.roots.map(([, id]) => id)].forEach(add);
     return [...all];
   }
-  const idsOf = (graph) => withOperands([...graph.lines.map((line) => line.node), ...graph.roots.map(([, id]) => id)]);
 
   function drawGraph(graph) {
     return draw(idsOf(graph).map((id) => {
@@ -170,23 +163,18 @@
       drawTree(source, `tree of expression ${number + 1}`));
   }
 
-  function listRow(sign, id, text, kind) {
-    const row = make("div", {class: `row ${kind}`, tabindex: -1, style: `--bar:${colour(id)}`},
-      make("span", {class: "sign"}, sign), make("span", {class: "what"}, text));
-    return belongs(row, [id]);
-  }
-
   /** The lines of a graph, with what the pass added, removed and moved. */
   function showListing(graph) {
-    const signs = [["+", new Set(graph.added)], ["↕", new Set(graph.moved)], ["~", new Set(graph.respelled)]];
-    const listing = make("div", {class: "listing", tabindex: 0, role: "group", "aria-label": `lines of ${graph.name}`});
-    for (const line of graph.lines) {
-      const [sign] = signs.find(([, ids]) => ids.has(line.node)) || [""];
-      listing.append(listRow(sign, line.node, `${line.node} = ${line.text}`, sign === "+" ? "plus" : ""));
-    }
-    for (const id of graph.removed) listing.append(listRow("−", id, meaning(id), "minus"));
-    for (const [name, id] of graph.roots) listing.append(listRow("", id, `${name} = ${id}`, "of-root"));
-    return listing;
+    const row = (sign, id, text, kind) => belongs(make("div", {class: `row ${kind}`, tabindex: -1, style: `--bar:${colour(id)}`},
+      make("span", {class: "sign"}, sign), make("span", {class: "what"}, text)), [id]);
+    const signs = [["+", graph.added, "plus"], ["↕", graph.moved, ""], ["~", graph.respelled, ""], ["", graph.lines.map((line) => line.node), ""]];
+    return make("div", {class: "listing", tabindex: 0, role: "group", "aria-label": `lines of ${graph.name}`},
+      ...graph.lines.map(({node, text}) => {
+        const [sign, , kind] = signs.find(([, ids]) => ids.includes(node));
+        return row(sign, node, `${node} = ${text}`, kind);
+      }),
+      ...graph.removed.map((id) => row("−", id, meaning(id), "minus")),
+      ...graph.roots.map(([name, id]) => row("", id, `${name} = ${id}`, "of-root")));
   }
 
   function showRules(graph) {
@@ -315,13 +303,9 @@
       return make("p", {}, make("span", {class: "what"}, meaning(id)), parts.length ? ` — ${parts.join(" · ")}` : "");
     }));
   }
-  function clear() {
-    document.querySelectorAll(".lit, .kin").forEach((element) => element.classList.remove("lit", "kin"));
-    shown = [];
-  }
   function light(ids) {
     if (ids.join(" ") === shown.join(" ")) return;
-    clear();
+    document.querySelectorAll(".lit, .kin").forEach((element) => element.classList.remove("lit", "kin"));
     shown = ids;
     const add = (id, name) => (elements.get(id) || []).forEach((element) => element.classList.add(name));
     for (const id of ids) {
@@ -333,7 +317,7 @@
   function release() {
     pinned = null;
     document.body.classList.remove("pinned-page");
-    clear();
+    light([]);
     hint();
   }
   /** Keeps nodes lit, and shows their first line in each listing but that of `from`. */
@@ -387,10 +371,9 @@
     if (event.key === "n") return stepNode(1);
     if (event.key === "p") return stepNode(-1);
     const ids = idsAt(event.target);
-    if (ids && (event.key === "Enter" || event.key === " ")) {
-      pin(ids, event.target);
-      event.preventDefault();
-    }
+    if (!ids || (event.key !== "Enter" && event.key !== " ")) return;
+    pin(ids, event.target);
+    event.preventDefault();
   });
 
   // ---- Colours: those of the system until the button is pressed

@@ -1,4 +1,4 @@
-#include "tools/explain/explain.h"
+#include "tools/explain/explanation.h"
 
 #include <algorithm>
 #include <string_view>
