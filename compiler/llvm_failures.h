@@ -1,4 +1,4 @@
-// What happens where LLVM itself fails: it runs out of memory, or meets what it calls a fatal error.
+// How a program ends when LLVM itself fails: when it runs out of memory or meets a fatal error in its sense.
 //
 // LLVM is built without exceptions and cannot recover from either. Without a handler it aborts the process, or
 // std::bad_alloc of its operator new unwinds through frames that were not made for that, which is undefined. No library

@@ -1,4 +1,4 @@
-// Errors as values. Nothing in the library prints or aborts; what can fail on bad input returns a Result.
+// Errors as values. Nothing in the library prints or aborts; calls that can fail on bad input return a Result.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace srjit {
 
-/// What kind of failure it was; decides the command's exit status (see exitStatus in tools).
+/// The kind of a failure; decides the command's exit status (see exitStatus in tools).
 enum class Errc {
   kSyntax,       ///< text that is not an expression
   kInvalid,      ///< a well-formed value that breaks a rule (an index out of range, an unknown name)
@@ -69,7 +69,7 @@ class ErrorException : public std::exception {
   Error error_;
 };
 
-/// Throws ErrorException. Not inlined, so that what has no exceptions can be compiled with this header, too.
+/// Throws ErrorException. Not inlined, so that code without exceptions can include this header, too.
 [[noreturn]] void throwError(const Error& error);
 
 /// Either a value or an Error. value() of an Error throws ErrorException with it; error() of a value is a programming

@@ -19,7 +19,7 @@ void throwError(const Error& error) { throw ErrorException(error); }
 
 namespace {
 
-/// What is wrong with an enumerator that a caller made of a number; empty for a token that can be.
+/// The fault of an enumerator that a caller made of a number; empty for a token without one.
 std::string faultOf(const Token& token) {
   constexpr std::size_t kKinds = static_cast<std::size_t>(Token::Kind::kOp) + 1;
   const auto kind = static_cast<std::size_t>(token.kind);

@@ -55,11 +55,11 @@ struct Token {
   friend bool operator==(const Token& a, const Token& b) noexcept;
 };
 
-/// What evaluating a program needs.
+/// The needs of a program's evaluation.
 struct ProgramNeeds {
   std::size_t stack_height = 0;  ///< the largest number of values that evaluating the tokens in order holds at once
   std::uint32_t variables = 0;   ///< one more than the largest index, 0 without any
-  std::uint32_t parameters = 0;  ///< likewise
+  std::uint32_t parameters = 0;  ///< as variables
 };
 
 enum class Language;

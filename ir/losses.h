@@ -13,7 +13,8 @@
 
 namespace srjit {
 
-/// What is added for one row (times the row's weight): first the terms that kernels have, then those of graphs.
+/// The number that a row adds to a sum, times the row's weight: first the terms that kernels have, then those of
+/// graphs.
 enum class LossTerm {
 #define SRJIT_LOSS_TERM(id, name, value) id,
 #include "ir/losses.def"
@@ -21,7 +22,7 @@ enum class LossTerm {
 #include "ir/losses.def"
 };
 
-/// What a loss is, by the doc column of losses.def.
+/// The definition of a loss, by the doc column of losses.def.
 enum class LossKind {
 #define SRJIT_LOSS(id, name, term, unit, value, worst, doc) id,
 #include "ir/losses.def"
@@ -81,7 +82,7 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   }
 }
 
-/// What terms of graphs read of one row besides its prediction and target. c, m and s are in scaled units.
+/// The numbers of one row that terms of graphs read besides its prediction and target. c, m and s are in scaled units.
 struct LossConstants {
   double tuning = 0;              ///< c
   double target_centre = 0;       ///< m

@@ -1,4 +1,4 @@
-// The two choices that fix what numbers mean: precision and math mode.
+// The two choices that fix the meaning of numbers: precision and math mode.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ enum class Math {
 /// All, in the order of the enumerators.
 inline constexpr Math kMathModes[] = {Math::kStrict, Math::kPrecise, Math::kFast};
 
-/// Calls `body` with a zero of the precision's type, and returns what it gives. Code that depends on a precision calls
+/// Calls `body` with a zero of the precision's type, and returns its result. Code that depends on a precision calls
 /// this or has a `switch` without a default, so that the compiler names each place that lacks a new precision.
 template <class Body>
 constexpr decltype(auto) withZeroOf(Precision precision, Body&& body) {
@@ -113,7 +113,7 @@ constexpr const char* nameOf(Math math) {
   __builtin_unreachable();
 }
 
-/// What "the same bits" means: any NaN equals any NaN; 0 and -0 differ.
+/// The meaning of "the same bits": any NaN equals any NaN; 0 and -0 differ.
 template <std::floating_point T>
 bool sameBits(T a, T b) {
   return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));

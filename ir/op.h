@@ -1,4 +1,4 @@
-// Operators and elementary functions as types alone: what a header needs that stores one or passes it on. Enumerators
+// Operators and elementary functions only as types, for headers that store one or pass it on. Enumerators
 // and facts are in ir/ops.h, which depends on the tables: a new row compiles again what includes that header.
 #pragma once
 
@@ -20,8 +20,8 @@ inline constexpr std::size_t kMostOps = 256;
 
 /// By the number of the operator.
 extern const std::uint8_t kArities[];
-/// Hashes of the names. What depends on an operator's identity uses these rather than its number, so that a new row
-/// changes nothing about expressions without it.
+/// Hashes of the names. Code that depends on an operator's identity uses these rather than its number, so that a new
+/// row changes nothing about expressions without it.
 extern const std::uint64_t kNameHashes[];
 
 inline int arityOf(Op op) noexcept { return kArities[static_cast<std::size_t>(op)]; }

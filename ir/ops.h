@@ -31,9 +31,9 @@ enum class OpProps : std::uint8_t {
   kInfix = 1,        ///< infix writes a sign instead of a call
   kCommutative = 2,  ///< the first two operands may be exchanged, bit for bit (any NaN equals any NaN)
   kSteps = 4,        ///< the value jumps somewhere, so a small error of an operand may give a large one
-  // The family, of which every row has one:
-  kArithmetic = 8,  ///< short code; what passes make of such operators is in this family, too
-  kCommon = 16,     ///< what the usual systems have besides, and what the simplifier makes of it
+  // The family; every row has one:
+  kArithmetic = 8,  ///< short code; passes turn such operators into others of this family
+  kCommon = 16,     ///< the other operators of usual systems, and those that the simplifier makes of them
   kRare = 32,       ///< any other
 };
 constexpr OpProps operator|(OpProps a, OpProps b) noexcept {
@@ -56,7 +56,7 @@ struct OpInfo {
   constexpr bool has(OpProps wanted) const noexcept { return (props & wanted) == wanted; }
 };
 
-/// What computes an elementary function: the same bits on every target.
+/// The code that computes an elementary function, with the same bits on every target.
 enum class FunctionCode : std::uint8_t {
   kOperation,  ///< an operation of IEEE 754, whose result is fixed
   kProgram,    ///< a program of ir/functions/

@@ -78,7 +78,7 @@ Error noConstants(std::size_t position) {
   return tokenError(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
 }
 
-// What is wrong with tokens that Block::appendIfValid() refuses.
+// The fault of tokens that Block::appendIfValid() refuses.
 Error tokensError(std::span<const std::int32_t> codes, bool has_constants) {
   if (codes.empty()) return noTokensError();
   std::size_t height = 0;
@@ -311,7 +311,8 @@ void Population::add(const ExpressionView& expression) {
 }
 
 std::span<Population::Block> Population::makeBlocks(std::size_t expressions) {
-  blocks_.resize((expressions + kBlock - 1) / kBlock);
+  ownBlocks().resize((expressions + kBlock - 1) / kBlock);
+  blocks_ = *memory_;
   return blocks_;
 }
 
@@ -324,12 +325,21 @@ void Population::finish() {
   }
 }
 
+std::vector<Population::Block>& Population::ownBlocks() {
+  if (memory_ == nullptr || memory_.use_count() > 1) {
+    memory_ = std::make_shared<std::vector<Block>>(blocks_.begin(), blocks_.end());
+  }
+  return *memory_;
+}
+
 Population::Block& Population::blockForMore() {
-  if (blocks_.empty() || blocks_.back().size() == kBlock) {
-    blocks_.emplace_back();
+  std::vector<Block>& own = ownBlocks();
+  if (own.empty() || own.back().size() == kBlock) {
+    own.emplace_back();
     block_offsets_.push_back(all_parameters_);
   }
-  return blocks_.back();
+  blocks_ = own;
+  return own.back();
 }
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// Many expressions in few arrays: what GP systems hand over, without text and without an object per expression.
+// Many expressions in few arrays, as GP systems hand them over: without text and without an object per expression.
 //
 //   // x0 * 2 + p0, and sin(x1)
 //   std::int32_t codes[] = {variableCode(0), kConstantCode, codeOf(Op::kMul), parameterCode(0), codeOf(Op::kAdd),
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -83,7 +84,7 @@ struct PopulationView {
   std::size_t size() const noexcept { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
-/// Checks what concerns all expressions. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
+/// Checks the arrays as a whole. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
 /// the last token, and another number of constants than tokens. Parts of a population need no check of their own.
 Status checkArrays(const PopulationView& population);
 
@@ -140,7 +141,8 @@ class ExpressionView {
 };
 
 /// Expressions that are valid. Its memory is in blocks, so that several threads fill it. Adding an expression, which
-/// must not be one of this population, invalidates views of the last block. Const members are thread-safe.
+/// must not be one of this population, invalidates views of the last block. A copy shares the memory until either of
+/// both is added to. One that was moved from may only be destroyed or assigned to. Const members are thread-safe.
 class Population {
  public:
   static constexpr std::size_t kBlock = 1024;  ///< expressions of a block; only the last may have fewer
@@ -164,8 +166,8 @@ class Population {
     void add(const Expression& expression);
     void add(const ExpressionView& expression);
     /// Appends expression `e` of a checked population. For one that is not valid, it appends the constant NaN and gives
-    /// an error (kInvalid) as Expression::create() has it; spans count the tokens of the expression as given. Likewise
-    /// for one of more than `max_nodes` tokens, if that is not 0 (kLimit).
+    /// an error (kInvalid) as Expression::create() has it; spans count the tokens of the expression as given. It does
+    /// the same for one of more than `max_nodes` tokens, if that is not 0 (kLimit).
     Status add(const PopulationView& population, std::size_t e, std::size_t max_nodes = 0);
     /// Appends the constant NaN, which stands for an expression that is not there.
     void addNone();
@@ -190,7 +192,7 @@ class Population {
         if (memory_.size() - size_ < count) memory_.resize(std::max(size_ + count, 2 * size_));
         return memory_.data() + size_;
       }
-      /// So many of what was written there count.
+      /// The first `count` elements that were written there now belong to the array.
       void extend(std::size_t count) noexcept { size_ += count; }
       void cut(std::size_t size) noexcept { size_ = size; }
       void add(T value) {
@@ -212,7 +214,7 @@ class Population {
     void beginEntry() { entries_.push_back({codes_.size(), constants_.size(), 0, 0, parameters_}); }
     void endEntry(std::uint32_t variables, std::uint32_t parameters);
     Status append(std::span<const std::int32_t> codes, const double* constants);
-    /// Appends the tokens; false, and what is appended is of no use, where they are not valid.
+    /// Appends the tokens. False where they are not valid; the appended tokens are then useless.
     bool appendIfValid(std::span<const std::int32_t> codes, const double* constants);
     Status turn(std::span<const std::int32_t> codes, const double* constants);
     void replaceLast();
@@ -252,15 +254,19 @@ class Population {
 
   void add(const Expression& expression);
   void add(const ExpressionView& expression);
-  /// The blocks of an empty population that gets so many expressions. The caller fills them, and then calls finish().
+  /// The blocks of an empty population that gets `expressions` expressions. The caller fills them and calls finish()
+  /// before anything is copied.
   std::span<Block> makeBlocks(std::size_t expressions);
   void finish();
 
  private:
+  /// The blocks, which no other population shares after this.
+  std::vector<Block>& ownBlocks();
   Block& blockForMore();
 
-  std::vector<Block> blocks_;
-  std::vector<std::size_t> block_offsets_;  ///< parameterOffset() of the first expression of a block
+  std::shared_ptr<std::vector<Block>> memory_;  ///< null for no expressions
+  std::span<Block> blocks_;                     ///< of the memory
+  std::vector<std::size_t> block_offsets_;      ///< parameterOffset() of the first expression of a block
   std::size_t all_parameters_ = 0;
 };
 

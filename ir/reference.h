@@ -13,7 +13,7 @@ namespace srjit {
 double evaluateReference(const Expression& expression, std::span<const double> variables,
                          std::span<const double> parameters);
 
-/// What a kernel computes in, as far as its error is concerned.
+/// The arithmetic of a kernel, as far as its error is concerned.
 struct Arithmetic {
   Precision precision = Precision::kF64;
   Math math = Math::kPrecise;

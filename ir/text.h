@@ -8,7 +8,7 @@
 //            constant that is not the base of a power makes a negative constant, so -2 is one token and -(2) is neg of
 //            2. A leading '+' has no meaning. A function is the name of any operator: add(x0, 1) is x0 + 1.
 //   postfix  operands before operators, separated by white space; an operator is its text or its name
-//   prefix   operators before operands, likewise
+//   prefix   operators before operands, written as in postfix
 //   json     {"op": NAME, "args": [...]}, {"var": INDEX or "column name"}, {"param": INDEX}, a number, or one of the
 //            strings "inf", "-inf", "nan"
 //
@@ -22,15 +22,15 @@
 //   `net weight`      the column of this name, whatever the name; `\\`, `\`` and `\x09` in it are a backslash,
 //                     a backquote and the byte of this number. What cannot be printed must be escaped
 //   x3 or x[3]        the variable of index 3, named or not; zeros may precede the index of x3
-//   p3 or p[3]        the parameter of index 3, likewise
+//   p3 or p[3]        the parameter of index 3, with or without zeros
 //
 // One word has one meaning. inf and nan are always constants, x[3] and p[3] always indices, `...` always a column. A
 // column name wins over pi; an operator name wins over a column in postfix and prefix, and in infix where '(' follows.
 // Where any column, target and weights included, has a name of the form x<digits>, words of this form are names only:
-// another one is an error that lists the columns, not an index. Likewise for p<digits>. The name of a column that is no
-// variable is an error that says so. In JSON a string is a name and a number an index, so there is no ambiguity.
+// another one is an error that lists the columns, not an index. The same holds for p<digits>. The name of a column that
+// is no variable is an error that says so. In JSON a string is a name and a number an index, so there is no ambiguity.
 //
-// No parser or printer recurses, so nesting is bounded by memory alone. All functions are thread-safe.
+// No parser or printer recurses, so only memory bounds nesting. All functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class ColumnNames {
   std::string_view roleOf(std::string_view name) const noexcept;
   /// For messages: "column 'mass' (x7)", or "column x7" where it has no name.
   std::string describe(std::size_t column) const;
-  /// All columns whose names are `letter`, 'x' or 'p', and digits. If there are any, words of this form are names only.
+  /// All columns whose names are `letter`, 'x' or 'p', and digits. If any exist, words of this form are names only.
   std::span<const std::string> indexWords(char letter) const noexcept;
 
  private:
@@ -82,9 +82,8 @@ class ColumnNames {
 };
 
 /// Parses one expression. Errors are kSyntax (or kInvalid for an index above Expression::kMaxIndex) and carry a Span;
-/// the message names what was found and what was expected. Of a text of more than `max_nodes` nodes, unless that is 0,
-/// no more are read: it is an error of kLimit, whose place is where the parser stopped. No memory grows further than
-/// with the text then.
+/// the message names the found and the expected token. The parser stops after `max_nodes` nodes, unless that is 0: a
+/// longer text is an error of kLimit at the place where the parser stopped, and takes no memory beyond that place.
 Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {},
                          std::size_t max_nodes = 0);
 

@@ -1,5 +1,5 @@
-// What is wrong with a token of a postfix or prefix program, in words: the same for tokens and for codes. Spans count
-// tokens from 1. Also what is wrong with the number of tokens.
+// The errors of tokens of a postfix or prefix program, and of their number: the same words for tokens and for codes.
+// Spans count tokens from 1.
 #pragma once
 
 #include <cstddef>
@@ -31,21 +31,21 @@ inline Error indexError(std::size_t position, bool is_variable, std::uint32_t in
   return tokenError(position, fmt::format("{}{} is above the largest index, {}", is_variable ? 'x' : 'p', index,
                                           Expression::kMaxIndex));
 }
-/// After the last of so many tokens.
+/// After the last of `tokens` tokens.
 inline Error leftValuesError(std::size_t tokens, std::size_t values) {
   return tokenError(tokens - 1, fmt::format("the tokens leave {} values, but an expression has one", values));
 }
 
 /// Whether `found` is more than a limit of Limits, which is none if it is 0.
 constexpr bool exceeds(std::size_t found, std::size_t limit) noexcept { return limit != 0 && found > limit; }
-/// kLimit: an expression has so many tokens.
+/// kLimit: an expression has `found` tokens.
 inline Error tooManyNodes(std::size_t found, std::size_t max_nodes) {
   return {Errc::kLimit,
           fmt::format("{} nodes, but an expression may have at most {}; a larger max_nodes (--max-nodes) allows it",
                       found, max_nodes),
           {}};
 }
-/// Whether a call may have `times` times so many tokens, or outputs. Errors: kLimit.
+/// Whether a call may have `times` times `found` tokens, or outputs. Errors: kLimit.
 inline Status checkCallNodes(std::size_t found, std::size_t times, std::size_t max_call_nodes) {
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
   const std::size_t all = times != 0 && found > kMost / times ? kMost : found * times;

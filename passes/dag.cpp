@@ -38,8 +38,8 @@ constexpr std::uint64_t kOperatorShape = std::uint64_t{1} << 63;
 
 std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value); }
 
-// The hash by which a node is found in the hash table. Unlike the shape it depends on ids, so it is of this graph
-// alone.
+// The hash by which a node is found in the hash table. Unlike the shape it depends on ids, so only this graph
+// has it.
 std::uint32_t upperWord(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 std::uint32_t literalIdentity(double value) { return upperWord(combineFast(kLiteralSeed, bitsOf(value))); }
 std::uint32_t variableIdentity(std::uint32_t column) { return upperWord(combineFast(kVariableSeed, column)); }
@@ -59,7 +59,7 @@ void makeParameter(Node& node, std::size_t index) {
   node.index = static_cast<std::uint32_t>(index);
 }
 
-/// Nodes that a hash table may have, and a size for so many.
+/// The number of nodes that a hash table may have, and a size for a number of nodes.
 std::size_t roomOf(std::size_t table_size) { return table_size / 3 * 2; }
 std::size_t tableSizeFor(std::size_t nodes) { return std::bit_ceil(std::max<std::size_t>(64, 3 * nodes)); }
 

@@ -74,7 +74,7 @@ class Dag {
   NodeId apply(Op op, std::initializer_list<NodeId> operands) {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
-  /// The two steps of apply(); the second alone keeps operands as they are given.
+  /// The two steps of apply(); without the first, operands stay as given.
   void orderOperands(Op op, NodeId& a, NodeId& b) const noexcept {
     // With a branch: what follows need not wait for the hashes if the order is predicted.
     if (kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a]) std::swap(a, b);
@@ -91,7 +91,7 @@ class Dag {
   void copyNodes(const Dag& from, std::span<const NodeId> nodes, std::vector<NodeId>& places);
   void addRoot(NodeId id) { roots_.push_back(id); }
   void setRoot(std::size_t root, NodeId id) { roots_[root] = id; }
-  /// Reserves memory for so many nodes, for speed alone.
+  /// Reserves memory for `nodes` nodes, only for speed.
   void reserve(std::size_t nodes);
 
   Precision precision() const noexcept { return precision_; }
@@ -109,31 +109,31 @@ class Dag {
   /// Expression `root` as a postfix program again; a shared node is written at every use, so the text may be
   /// exponentially longer than the graph: fails with kInvalid above `max_tokens`. Literal parameters become constants.
   Result<Expression> toExpression(std::size_t root, std::size_t max_tokens = 1u << 20) const;
-  /// The same for what node `id` computes.
+  /// The same for the value of node `id`.
   Result<Expression> subtree(NodeId id, std::size_t max_tokens) const;
 
-  /// A hash of the shape of what `id` computes: its operators, variables, and the expression-local indices of
+  /// A hash of the shape of the term at `id`: its operators, variables, and the expression-local indices of
   /// parameters, but neither the values of literals (constants and literal parameters count as the same) nor which
   /// expression the parameters belong to. Passes that must choose between equals choose by it and then by operand
   /// order, so that an expression gives the same bits in whatever batch it stands, and the same structure whatever its
   /// numbers.
   std::uint64_t shapeHash(NodeId id) const noexcept { return hashes_[id]; }
 
-  /// Appends what code depends on to `bytes`: precision, nodes in their order and roots, but not the sources of
-  /// parameters. So batches that differ in numbers alone append the same once their literals are hoisted. Different
-  /// structures append different bytes, of which none are the beginning of another's. The same in every process
+  /// Appends to `bytes` everything that code depends on: precision, nodes in their order and roots, but not the sources
+  /// of parameters. So batches that differ only in numbers append the same once their literals are hoisted. Different
+  /// structures append different bytes, and none is a prefix of another. The same in every process
   /// on machines of one byte order; a new operator changes nothing about graphs without it.
   void appendStructure(std::vector<std::byte>& bytes) const;
 
-  /// What becomes of constants.
+  /// The form of constants in the new graph.
   enum class Literals : std::uint8_t { kConstants, kParameters };
-  /// The graph of the nodes of `order` alone, numbered as they stand there: each once, after its operands, and all that
+  /// The graph of only the nodes of `order`, numbered as they stand there: each once, after its operands, and all that
   /// a root reaches.
   Dag renumbered(std::span<const NodeId> order) const;
   /// The same in `to`, whose memory is used again. `places` becomes the new number of every node of `order`.
   void renumber(std::span<const NodeId> order, Literals literals, Dag& to, std::vector<NodeId>& places) const;
 
-  /// Removes everything, and makes room for so many nodes, in the memory that there is.
+  /// Removes everything, and makes room for `nodes` nodes in the memory that it has.
   void clear(std::size_t nodes);
 
   /// Turns every constant into a literal parameter, in place. There must be no literal parameter before.

@@ -1,4 +1,4 @@
-// The graph of one expression, or of what is derived of it, in the memory of what made it.
+// The graph of one expression or of its derived quantities, in the memory of its maker.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// What ExpressionOptimizer and DerivedOptimizer leave. Valid until their next run.
+/// The result of ExpressionOptimizer and DerivedOptimizer. Valid until their next run.
 struct ExpressionGraph {
   const Dag& dag;  ///< may have dead nodes, and has constants as such
   std::span<const NodeId> roots;

@@ -1,4 +1,4 @@
-// The standard pipeline in one walk over tokens: what engines prepare populations with. Rules are applied where a node
+// The standard pipeline in one walk over tokens. Engines prepare populations with it. Rules are applied where a node
 // is made (passes/rules/rewriter.h), so the graph of the expression as it was given never exists. The result is the
 // same as that of Pipeline::standard(): the same nodes, in the same order.
 //
@@ -40,7 +40,7 @@ class ExpressionOptimizer {
   /// Optimizes expression number `expression` of a batch, a valid postfix program.
   void run(const ExpressionView& tokens, std::uint32_t expression);
   /// The same of roots that are made of it: `addRoots(dag, f)` adds nodes and roots to the graph, in which f is the
-  /// expression's node. No rule is applied to what it adds.
+  /// expression's node. No rule is applied to these nodes.
   template <class AddRoots>
   void run(const ExpressionView& tokens, std::uint32_t expression, const AddRoots& addRoots) {
     const NodeId f = optimize(tokens, expression);

@@ -6,7 +6,7 @@ namespace srjit {
 
 // Operands have smaller ids than their users, so a sweep from the last root down meets every user before its operands.
 void MemberSweep::run(const Dag& dag, std::span<const NodeId> roots) {
-  // Absent operands are counted in one of so many other places: a branch would be hard to predict, and in one place,
+  // Absent operands are counted in one of kOthers other places: a branch would be hard to predict, and in one place,
   // each count would wait for the one before.
   constexpr std::size_t kOthers = 8;
   const std::size_t size = dag.size();

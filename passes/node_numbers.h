@@ -1,4 +1,4 @@
-// Numbers of operators that stay the same from one graph to the next: what printDag() calls them.
+// Numbers of operators that stay the same from one graph to the next, for the names of printDag().
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ namespace srjit {
 
 class RewriteLog;
 
-/// What a pass needs to know besides the graph.
+/// The input of a pass besides the graph.
 struct PassContext {
   Math math = Math::kPrecise;
   RewriteLog* log = nullptr;  ///< if given, gets what the passes of passes.def replace (passes/rewrite_log.h)
@@ -51,7 +51,7 @@ std::vector<Pass> allPasses();
 /// A sequence of passes.
 class Pipeline {
  public:
-  /// The passes of passes.def that `math` allows, in order: what every kernel is made with.
+  /// The passes of passes.def that `math` allows, in order. Every kernel is made with them.
   static Pipeline standard(Math math);
 
   /// Names separated by commas, with white space around them if wanted: "fold, simplify,fma". "standard" stands for the
@@ -63,7 +63,7 @@ class Pipeline {
   Pipeline withDerivatives() const;
 
   /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds; results
-  /// between passes of passes.def are made for it alone, outside that time.
+  /// between passes of passes.def are made only for it, outside that time.
   using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;
   Dag run(Dag dag, const PassContext& context, const Observer& after = {}) const;
 

@@ -1,4 +1,4 @@
-// What passes replaced in a graph, and by which rule: for those who want to see it. Engines keep no log.
+// The nodes that passes replaced in a graph, and the rules, for `sr-jit explain`. Engines keep no log.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class RewriteLog {
     std::string_view keeps;                 ///< "exact", "precise" or "fast": the class of the rule (simplify.def)
     Op op;                                  ///< the term that was replaced: it need not be a node of the graph
     Operands operands;
-    NodeId result;        ///< what stands for it
+    NodeId result;        ///< the node that stands for it
     std::uint32_t depth;  ///< of rules that fired for terms within the replacement of this one: one more
   };
 

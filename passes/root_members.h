@@ -29,8 +29,8 @@ inline void sortMet(std::span<NodeId> nodes) {
 /// Keeps its working memory between calls, whatever their graphs. Not thread-safe.
 class RootMembers {
  public:
-  /// Lists the nodes from `first` on that `roots` need, and counts uses by these nodes and roots. The cost depends on
-  /// these nodes alone.
+  /// Lists the nodes from `first` on that `roots` need, and counts uses by these nodes and roots. The cost depends
+  /// only on these nodes.
   void collect(const Dag& dag, std::span<const NodeId> roots, NodeId first = 0) {
     clear();
     uses_.resize(std::max(uses_.size(), dag.size()));

@@ -25,8 +25,8 @@ struct Power {
   NodeId base, exponent;
 };
 
-/// Of exp2(log2(base) * exponent), in which kernels compute powers. Exponents of which rules make something simpler
-/// than a power are none.
+/// Of exp2(log2(base) * exponent), in which kernels compute powers. Exponents that rules turn into something simpler
+/// than a power give none.
 std::optional<Power> powerIn(const Dag& graph, const Node& node) {
   const auto isOf = [](const Node& tested, Op op) { return tested.isOperator() && tested.op == op; };
   const Node& product = graph.node(node.operands[0]);

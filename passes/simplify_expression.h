@@ -1,4 +1,4 @@
-// One expression in a simpler form, for people to read: what a search shows of its results.
+// One expression in a simpler form, for people to read. A search shows its results in this form.
 #pragma once
 
 #include <bitset>

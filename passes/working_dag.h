@@ -47,7 +47,7 @@ class WorkingDag {
   template <class Leaf, class Operation>
   void rebuild(const Leaf& leaf, const Operation& operation, RewriteLog* log = nullptr);
 
-  /// A graph of the listed nodes alone, numbered as they are listed.
+  /// A graph of only the listed nodes, numbered as they are listed.
   Dag result() const { return dag_.renumbered(order_); }
 
  private:

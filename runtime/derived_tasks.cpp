@@ -173,16 +173,17 @@ ConditionedSums::ConditionedSums(Engine::State& engine, const Task& task, const 
 
 template <class Find>
 std::vector<ConditionedSums::Entry> ConditionedSums::found(std::size_t count, const Find& find) {
-  std::vector<std::optional<Entry>> each(count);
+  std::vector<std::vector<Entry>> blocks((count + kReadGrain - 1) / kReadGrain);
   engine_.executor->execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kReadGrain), [&](const auto& range) {
-      for (std::size_t i = range.begin(); i < range.end(); ++i) each[i] = find(i);
+    tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t block) {
+      const std::size_t end = std::min(count, (block + 1) * kReadGrain);
+      for (std::size_t i = block * kReadGrain; i < end; ++i) {
+        if (const std::optional<Entry> entry = find(i)) blocks[block].push_back(*entry);
+      }
     });
   });
   std::vector<Entry> entries;
-  for (const std::optional<Entry>& entry : each) {
-    if (entry) entries.push_back(*entry);
-  }
+  for (const std::vector<Entry>& block : blocks) entries.insert(entries.end(), block.begin(), block.end());
   return entries;
 }
 
@@ -203,9 +204,12 @@ std::vector<ConditionedSums::Entry> ConditionedSums::takeFirst(const Sums& sums)
     const std::span<const double> outputs = outputsOf(sums, source_, e);
     LossSums of = readSums(outputs, *source_.derivation, data_);
     std::optional<Conditioning> better;
-    // A population may have many expressions without variables. They are constant but where they have no value.
-    of.is_constant = source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms);
-    if (!has_failed[e] && !of.is_constant) better = betterConditioning(of, {}, source_.precision);
+    if (!has_failed[e]) better = betterConditioning(of, {}, source_.precision);
+    // A population may have many expressions without variables. They are constant wherever they have a value.
+    if (better && source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms)) {
+      of.is_constant = true;
+      better.reset();
+    }
     if (better) return Entry{static_cast<std::uint32_t>(e), *better, of.valid};
     take_(e, of, outputs);
     return {};

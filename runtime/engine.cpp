@@ -270,8 +270,7 @@ bool isFeasible(const Task& task) {
 }  // namespace
 
 Result<Losses> runTask(Engine::State& engine, const Task& task) {
-  return guarded([&]() -> Result<Losses> {
-    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  return engine.guardedCall([&]() -> Result<Losses> {
     if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
     if (task.program.state().deferred) return runTask(engine, withCode(engine, task));
     Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
@@ -283,8 +282,7 @@ Result<Losses> runTask(Engine::State& engine, const Task& task) {
 }
 
 Result<Sums> runSums(Engine::State& engine, const Task& task) {
-  return guarded([&]() -> Result<Sums> {
-    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  return engine.guardedCall([&]() -> Result<Sums> {
     if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
     Result<Sums> sums = isFeasible(task) ? engine.executor->sums(task) : sumsOf(lossesOfNothing(task));
     if (sums) sums->failures = mergeFailures(task.program.state().failures, std::move(sums->failures));
@@ -320,8 +318,7 @@ class EnginePending final : public Pending<Value>::State {
   Result<Value> result() override {
     dropIfForked();
     if (!done_) {
-      done_.emplace(guarded([&]() -> Result<Losses> {
-        if (Status own = engine_->checkProcess(); !own) return std::move(own).error();
+      done_.emplace(engine_->guardedCall([&]() -> Result<Losses> {
         Result<Losses> losses = flight_->finish();
         if (losses) settle(*engine_->executor, *task_, *losses);
         return losses;
@@ -352,8 +349,7 @@ class EnginePending final : public Pending<Value>::State {
 
 template <class Value>
 Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task) {
-  return guarded([&]() -> Result<Pending<Value>> {
-    if (Status own = engine->checkProcess(); !own) return std::move(own).error();
+  return engine->guardedCall([&]() -> Result<Pending<Value>> {
     if (Status valid = checkTask(task, engine->options); !valid) return std::move(valid).error();
     if (task.program.state().deferred) task = withCode(*engine, std::move(task));
     if (!isFeasible(task)) {
@@ -456,16 +452,14 @@ CacheStats Engine::cacheStats() const {
 }
 
 Result<Dataset> Engine::upload(const DataView& data) const {
-  return guarded([&]() -> Result<Dataset> {
-    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  return state_->guardedCall([&]() -> Result<Dataset> {
     if (Status named = checkNames(data.names, data.columns.size()); !named) return std::move(named).error();
     return datasetOf(state_->executor->upload(data));
   });
 }
 
 Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
-  return guarded([&]() -> Result<Dataset> {
-    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  return state_->guardedCall([&]() -> Result<Dataset> {
     if (Status named = checkNames(data.names, data.columns.columns); !named) return std::move(named).error();
     return datasetOf(state_->executor->adopt(data));
   });

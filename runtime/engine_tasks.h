@@ -7,10 +7,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine.h"
 #include "runtime/evaluation/executor.h"
+#include "runtime/platform/guarded.h"
 #include "runtime/platform/home_process.h"
 
 namespace srjit {
@@ -35,7 +37,16 @@ struct Engine::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
+  /// Errors: kMachine in a child process of the one that made the engine.
   Status checkProcess() const;
+  /// What `body()` gives, or the error of checkProcess(), or of what it throws (platform/guarded.h).
+  template <class Body>
+  auto guardedCall(Body&& body) const -> decltype(body()) {
+    return guarded([&]() -> decltype(body()) {
+      if (Status own = checkProcess(); !own) return std::move(own).error();
+      return body();
+    });
+  }
   /// Of a call that begins now.
   Deadline deadline() const { return Deadline(options.limits.max_seconds, options.limits.stop); }
   /// Whether a call may have `times` times so many tokens, or outputs. Errors: kLimit.

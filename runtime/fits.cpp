@@ -338,8 +338,7 @@ namespace {
 
 Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dataset& data,
                         std::span<const double> starts, const FitOptions& options, const Deadline& deadline) {
-  return guarded([&]() -> Result<Fits> {
-    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  return engine.guardedCall([&]() -> Result<Fits> {
     if (Status valid = checkFit(program, starts, options); !valid) return std::move(valid).error();
     const std::size_t count = program.parameterOffset(program.size());
     const std::size_t start_count = count == 0 ? 1 : starts.size() / count;
@@ -419,8 +418,7 @@ Result<Fits> Engine::fit(const Program& program, const Dataset& data, std::span<
 
 Result<Pending<Fits>> Engine::submitFit(const Program& program, const Dataset& data, std::span<const double> starts,
                                         const FitOptions& options) const {
-  return guarded([&]() -> Result<Pending<Fits>> {
-    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  return state_->guardedCall([&]() -> Result<Pending<Fits>> {
     return Pending<Fits>(std::make_unique<PendingFits>(state_, program, data, starts, options));
   });
 }

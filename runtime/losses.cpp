@@ -65,8 +65,7 @@ Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset
 Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, const Dataset& data,
                                            std::span<const double> parameters, const LossOptions& loss,
                                            const CompileOptions& options) const {
-  return guarded([&]() -> Result<Pending<Losses>> {
-    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  return state_->guardedCall([&]() -> Result<Pending<Losses>> {
     const Deadline deadline = state_->deadline();
     if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
     if (Status few = state_->checkCallNodes(population.codes.size()); !few) return std::move(few).error();

@@ -4,7 +4,6 @@
 #include "runtime/engine.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/selection.h"
-#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
@@ -12,8 +11,7 @@ namespace {
 /// What `make` makes of data that are checked.
 template <class Make>
 Result<Dataset> derivedOf(const Engine::State& engine, const Dataset& data, const Make& make) {
-  return guarded([&]() -> Result<Dataset> {
-    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  return engine.guardedCall([&]() -> Result<Dataset> {
     if (Status valid = checkOrigin(data.state(), engine.options); !valid) return std::move(valid).error();
     Result<std::shared_ptr<const Dataset::State>> state = make();
     if (!state) return std::move(state).error();

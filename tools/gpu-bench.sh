@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the benchmark's scenarios (docs/performance.md) on this machine and draws their figures. Needs nothing but the
-# programs of the preset `static` (docs/contributing.md), which may have been built elsewhere; the figures need python3
+# programs of the preset `static` (docs/internals/contributing.md), which may have been built elsewhere; the figures need python3
 # with matplotlib, and can be drawn from the JSON on any machine: tools/bench/plot OUT/scenarios.json --out FOLDER
 #
 #   tools/gpu-bench.sh [DIR] [SCENARIO...]     DIR holds sr-jit-gpu-bench (build/static); without names, all scenarios
@@ -52,7 +52,7 @@ done
 programs="${programs:-$here/../build/static}"
 out="${out:-$here/../build/gpu-bench}"
 [[ -x "$programs/sr-jit-gpu-bench" ]] ||
-  fail 2 "no program $programs/sr-jit-gpu-bench; docs/contributing.md says how to build it"
+  fail 2 "no program $programs/sr-jit-gpu-bench; docs/internals/contributing.md says how to build it"
 mkdir -p "$out" || fail 2 "cannot make the directory $out"
 if [[ -z "$commit" ]]; then
   commit="$(git -C "$here" describe --always --dirty 2>/dev/null)" || commit=''

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks a machine with a GPU: tests, compute-sanitizer where it is found, and the benchmark of docs/measurements.md.
-# Needs nothing but the programs of the preset `static` (docs/contributing.md), which may have been built elsewhere.
+# Checks a machine with a GPU: tests, compute-sanitizer where it is found, and the benchmark of docs/history/measurements.md.
+# Needs nothing but the programs of the preset `static` (docs/internals/contributing.md), which may have been built elsewhere.
 #
 #   tools/gpu-check.sh [DIR]     DIR holds sr-jit, test_gpu and sr-jit-gpu-bench (build/static)
 #
@@ -59,7 +59,7 @@ done
 programs="${programs:-$here/../build/static}"
 out="${out:-$here/../build/gpu-check}"
 for program in sr-jit test_gpu sr-jit-gpu-bench; do
-  [[ -x "$programs/$program" ]] || fail 2 "no program $programs/$program; docs/contributing.md says how to build it"
+  [[ -x "$programs/$program" ]] || fail 2 "no program $programs/$program; docs/internals/contributing.md says how to build it"
 done
 programs="$(cd "$programs" && pwd)"
 if [[ -n "$wheels" ]]; then

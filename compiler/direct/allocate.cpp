@@ -78,7 +78,7 @@ OpcodeRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) 
   return row;
 }
 
-// Of two instructions: the delays are enough for both, of which the upper one is issued a cycle later.
+// Of two instructions: the delays suffice for both. The upper one is issued a cycle later.
 OpcodeRow rowOf(const OpcodePair& pair, const FormKinds& kinds, unsigned architecture) {
   OpcodeRow row = rowOf(pair.lower, kinds, architecture);
   row.is_rare = 1;

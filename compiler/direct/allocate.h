@@ -21,8 +21,8 @@ constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
   return ((RegisterSet{1} << count) - 1) << first % 64;
 }
 
-/// Registers that code may use: those below `limit`, of which the `reserved` ones keep a fixed meaning, and those `of
-/// subroutines` are for the values of subroutines alone. While at least `values` are live, operations are issued in
+/// Registers that code may use: those below `limit`. The `reserved` ones keep a fixed meaning; those `of subroutines`
+/// hold only values of subroutines. While at least `values` are live, operations are issued in
 /// source order.
 struct RegisterFile {
   RegisterSet reserved;
@@ -41,7 +41,7 @@ struct alignas(64) OpcodeRow {  // so that the address of a row takes few instru
   /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: opcodes that
   /// are alike in this are one kind.
   Delays value, overwrite, guarded_overwrite;
-  Delays condition, guard;                   ///< likewise, where it reads the predicate
+  Delays condition, guard;                   ///< the same, where it reads the predicate
   std::uint8_t kind;                         ///< of this opcode
   std::uint8_t read_delay;                   ///< cycles from an instruction that reads what it overwrites
   std::uint8_t settling, truth_settling;     ///< maximum delay of any reader of the register, predicate

@@ -14,7 +14,7 @@
 
 namespace srjit::direct {
 
-/// What an operation is: the rows of instructions.def, by the numbers of sass::Form, then the rows of pairs.def.
+/// The kind of an operation: the rows of instructions.def, by the numbers of sass::Form, then the rows of pairs.def.
 enum class Opcode : std::uint8_t {
 #define SRJIT_SASS(id, ...) k##id,
 #include "compiler/sass/instructions.def"

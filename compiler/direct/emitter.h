@@ -38,13 +38,13 @@ inline constexpr unsigned kDirectMostWarps = 32;  ///< per block
 inline constexpr unsigned kDirectRoots = 32;
 inline constexpr std::size_t kDirectExits = 8192;  ///< per kernel; further exits become branches to a listed one
 
-/// What code is generated for.
+/// The purpose of the code: device, loss, and bounds.
 struct DirectOptions {
   unsigned architecture = kDefaultArchitecture;  ///< one of directArchitectures()
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
-  unsigned roots = kDirectRoots;      ///< at most so many per group; 1 to kDirectRoots
+  unsigned roots = kDirectRoots;      ///< at most this number per group; 1 to kDirectRoots
   unsigned registers = 64;            ///< maximum per thread; 40 to 64, so that every scheduler holds 8 warps
   unsigned window = 8;                ///< instructions among which the scheduler chooses, 1 (source order) to 32
   bool subroutines = false;  ///< long operators are subroutines of their group; only f32, 64 registers, source order
@@ -124,8 +124,9 @@ struct DirectPart {
 
 /// Which nodes of the graph the instructions of a part compute, for those who want to see it. An instruction may belong
 /// to several nodes (a load of four numbers) or to none (the loop over rows, padding). The instructions of an operator
-/// are those that its row of ops.def appends; a column or number has those that load it, and what is stored belongs to
-/// the root's node. Negation and magnitude have none, since most instructions take them as modifiers of operands.
+/// are those that its row of ops.def appends; a column or number has those that load it, and
+/// stores belong to the root's node. Negation and magnitude have none, since most instructions take them as modifiers
+/// of operands.
 struct DirectTrace {
   std::vector<std::vector<NodeId>> nodes;  ///< by word of DirectPart::words; ascending, each once
 };

@@ -50,7 +50,7 @@ void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width = 1, PredicateI
 
 /// Sums over the lanes of a warp of up to 32 items per lane, in the tree of loss.h: at level k, pairs of items are
 /// exchanged between lanes whose numbers differ in bit k, and each lane keeps the sum of one item of the pair. In the
-/// end lane l has the sum of item l. Integers may skip the first levels: then lanes that differ in these bits alone
+/// end lane l has the sum of item l. Integers may skip the first levels: then lanes that differ only in these bits
 /// have the same sum.
 class Butterfly {
  public:

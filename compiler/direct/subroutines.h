@@ -1,8 +1,8 @@
 // Operators whose code is a subroutine of their group. Internal to the direct tier.
 //
 // A logarithm of `precise` takes forty instructions, and a group has many logarithms. Inlined, the loop of a group does
-// not fit into the instruction cache, and warps wait for instructions (docs/experiments.md). As a subroutine the
-// logarithm is written once, after the loop: a call moves the operands to fixed registers and the return address to
+// not fit into the instruction cache, and warps wait for instructions (docs/history/experiments.md). As a subroutine
+// the logarithm is written once, after the loop: a call moves the operands to fixed registers and the return address to
 // another, and branches. The values of a subroutine are in registers of their own, and at a call no predicate is live,
 // so nothing is saved. At a call and at a return all earlier instructions have finished.
 #pragma once

@@ -19,7 +19,7 @@ class OperationNodes {
   void add(std::uint32_t first, std::uint32_t end, NodeId node) {
     for (std::uint32_t at = first; at < end; ++at) pairs_.emplace_back(at, node);
   }
-  /// The nodes of every operation, of which there are `count`: ascending, each once.
+  /// The nodes of each of the `count` operations: ascending, each once.
   std::vector<std::vector<NodeId>> byOperation(std::size_t count) const {
     std::vector<std::vector<NodeId>> nodes(count);
     for (const auto& [operation, node] : pairs_) nodes[operation].push_back(node);

@@ -141,7 +141,7 @@ class Builder {
 
   Value function(Function function, std::span<const Value> arguments);
 
-  /// Appends a branch over what is appended until endRare(), for warps in which it is rare in no lane.
+  /// Appends a branch over the code up to endRare(). A warp takes the branch if `is_rare` holds in none of its lanes.
   std::uint32_t beginRare(const Mask& is_rare);
   /// `usual`, or `rare` where it is rare.
   template <std::size_t kCount>

@@ -64,8 +64,8 @@ void initializeNativeTarget() {
   (void)done;
 }
 
-// The last link error of this thread. ORC reports the reason to its session alone; a symbol lookup only reports
-// failure.
+// The last link error of this thread. ORC reports the reason only to its session; a symbol lookup reports nothing
+// but failure.
 thread_local std::string link_failure;
 
 using HandlerId = std::pair<std::int16_t, std::uint8_t>;

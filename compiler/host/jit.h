@@ -57,7 +57,7 @@ class HostCode {
   std::shared_ptr<void> owner_;
 };
 
-/// What code is generated for.
+/// The processor that code is generated for.
 struct HostTarget {
   std::string cpu;             ///< LLVM's name of the processor
   std::string features;        ///< LLVM's feature string

@@ -10,7 +10,7 @@
 
 namespace srjit {
 
-/// What the IR of a host kernel depends on besides its operator, graph or loss.
+/// Everything that the IR of a host kernel depends on besides its operator, graph or loss.
 struct HostOptions {
   Precision precision;
   Math math;

@@ -1,4 +1,4 @@
-// A graph as a program of a register machine whose registers are blocks of rows: what the host's interpreter runs.
+// A graph as a program for the host's interpreter: a register machine whose registers are blocks of rows.
 //
 // Columns are read in place and parameters are scalar operands, so leaves cost no instruction. An intermediate value
 // lives in a slot; slots are allocated by linear scan over the graph's order (M. Poletto, V. Sarkar, "Linear Scan

@@ -23,14 +23,14 @@ class Encoder {
   /// raises code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack,
   /// are computed first, into slots. A slot is free again after the last use. If there are too few slots, short values
   /// are rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order.
-  /// The cost depends on the nodes of these roots alone, not on the size of the graph. Errors leave code.tokens
+  /// The cost depends only on the nodes of these roots, not on the size of the graph. Errors leave code.tokens
   /// unchanged: kInvalid for an operator that the table lacks (the message names it and the table's operators), a
   /// variable that is not staged, or a constant that was not hoisted; kUnsupported if more columns or slots are needed
   /// than allowed or than a token can address, or the table has more handlers than a token can name.
   Status encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                 const EncodeOptions& options, Bytecode& code);
 
-  /// The same of what is computed of one expression: its roots as outputs `outputs`. Constants are parameters;
+  /// The same for the graph of one expression, whose roots become the outputs `outputs`. Constants are parameters;
   /// code.parameters names all.
   Status encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
                 Bytecode& code);

@@ -1,4 +1,4 @@
-// What encoding looks up: handlers, and the numbers that a table gives to them (compiler/interpreter/handler_table.h).
+// Look-ups of encoding: handlers, and the numbers that a table gives to them (compiler/interpreter/handler_table.h).
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ using OperandPlace = std::uint8_t;
 inline constexpr OperandPlace kInColumn = 0, kInParameter = 1;
 constexpr OperandPlace onStack(unsigned need) noexcept { return static_cast<OperandPlace>(1 + need); }
 constexpr bool isOnStack(OperandPlace place) noexcept { return place > kInParameter; }
-/// What is not on the stack yet needs one register if it has to be pushed.
+/// An operand that is not on the stack yet needs one register if it has to be pushed.
 constexpr unsigned needOf(OperandPlace place) noexcept { return isOnStack(place) ? place - 1U : 1; }
 
 /// How an operator gets operands from given places: which are evaluated onto the stack, in which order, and for a

@@ -96,7 +96,7 @@ bool planWith(const OperatorClass& of, const Operands& operands, unsigned pushed
   return found != forms.end();
 }
 
-// Tries the order of the ranks first, then the others; a class has a form for the first or for one order alone.
+// Tries the order of the ranks first, then the others; a class has a form either for the first order or for only one.
 OperandPlan bestPlan(const OperatorClass& of, const Operands& operands) {
   const auto arity = static_cast<std::uint8_t>(of.arity);
   Order by_rank{};
@@ -243,7 +243,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   add({Kind::kNextWindow});
 }
 
-// A sum alone is that of kEnd.
+// The handler of one sum is kEnd's.
 void HandlerTable::addSums() {
   for (std::uint8_t sum = 0; sum < kMostKeptSums; ++sum) {
     add({Kind::kKeepSum, 1, sum});

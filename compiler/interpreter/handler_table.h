@@ -24,7 +24,7 @@ namespace srjit {
 /// more costs registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
 inline constexpr unsigned kInterpreterDepth = 4;
 
-/// What an interpreter is specialised for.
+/// The properties that an interpreter is specialised for.
 struct InterpreterSpec {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;

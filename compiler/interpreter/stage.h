@@ -77,7 +77,7 @@ class InterpreterStage {
     llvm::Value *lane, *warp, *warp_place, *team;
     llvm::Value *pitch, *team_slots;
   };
-  /// The copy of the first `count` tokens of [begin, end) to byte offset `to`, by `threads` threads of which this is
+  /// The copy of the first `count` tokens of [begin, end) to byte offset `to`, by `threads` threads; this one is
   /// number `thread`.
   struct TokenCopy {
     llvm::Value *begin, *end, *count;

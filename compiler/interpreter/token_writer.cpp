@@ -35,7 +35,7 @@ EncodeFault TokenWriter::encode(const ExpressionGraph& graph, std::span<const st
   return withSlots([&](std::uint32_t shared_from) { return tryGraph(graph, outputs, shared_from); });
 }
 
-// Tries `encode` with ever larger values of which one is rematerialized.
+// Tries `encode` again and again, and rematerializes ever larger values.
 template <class Try>
 EncodeFault TokenWriter::withSlots(const Try& encode) {
   const std::size_t before = code_->tokens.size();

@@ -1,5 +1,5 @@
-// Writes programs of the GPU interpreter: a scheduled graph as tokens. What encodes populations on the host and on a
-// device: it needs neither texts nor exceptions, and reads tables that a device may have a copy of.
+// Writes programs of the GPU interpreter: a scheduled graph as tokens. It encodes populations on the host and on a
+// device. It therefore needs neither texts nor exceptions, and reads tables that a device may have a copy of.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct EncodeOptions {
   std::span<const std::uint32_t> parameters;
   std::uint32_t first_parameter = 0;  ///< of an ExpressionGraph, whose parameters are numbered from here on
   std::uint32_t max_slots = 64;
-  /// Whether the program is for kernels that add roots as they are (isPlainSum) alone: outputs with adjacent numbers
+  /// Whether the program is only for kernels that add roots as they are (isPlainSum): outputs with adjacent numbers
   /// are then added over the lanes several at once.
   bool joins_sums = false;
 
@@ -60,11 +60,11 @@ struct EncodeFault {
   enum class Kind : std::uint8_t {
     kNone,
     kHandlers,       ///< more than a token can name: `number` of them
-    kColumns,        ///< likewise, of columns
+    kColumns,        ///< more columns than a token can name: `number` of them
     kOperator,       ///< operator `number` is not in the table
     kConstant,       ///< one that was not hoisted
     kBeyondColumns,  ///< variable `number` is none of the staged columns
-    kNotStaged,      ///< likewise, of those that options.columns has
+    kNotStaged,      ///< variable `number` is in options.columns, but not staged
     kLength,         ///< too few slots for shared values
     kSlots,          ///< more are needed than the `number` that there are
   };
@@ -94,7 +94,7 @@ class TokenWriter {
   // A statement is the computation of a slot, or of a root up to its end; statements are numbered in the order in which
   // they run.
 
-  /// A node in the current program. What is not an operator in place has 0 tokens.
+  /// A node in the current program. A value other than an operator in place has 0 tokens.
   struct Value {
     const OperandPlan* plan = nullptr;  ///< of operators
     std::uint32_t number = 0;        ///< of the column, slot or parameter where it is; slots come after staged columns

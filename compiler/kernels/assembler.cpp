@@ -134,7 +134,7 @@ Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view p
   return made;
 }
 
-/// The temporary files that are there, and the programs that run. abandonPrograms() keeps the mutex.
+/// The temporary files that exist, and the programs that run. abandonPrograms() keeps the mutex.
 struct Outside {
   std::mutex mutex;
   std::set<std::string> files;

@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// What the assembler reports of one kernel.
+/// The assembler's report on one kernel.
 struct KernelFacts {
   std::string name;
   unsigned registers = 0;

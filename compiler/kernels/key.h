@@ -32,7 +32,7 @@ class DigestBuilder {
   llvm::BLAKE3 hasher_;
 };
 
-/// What an image is found by: the digest of structures, options and ImageMaker::identity(), never of constants' values.
+/// The name of an image: the digest of structures, options and ImageMaker::identity(), never of constants' values.
 struct KernelKey {
   Digest digest{};
   std::string title;  ///< for people: "rows f32 fast sm_90, 64 expressions"; not compared
@@ -40,15 +40,15 @@ struct KernelKey {
   friend bool operator==(const KernelKey& a, const KernelKey& b) { return a.digest == b.digest; }
 };
 
-// The keys of what ImageMaker makes from the same arguments; `identity` is its identity(). Literals count where they
-// stand in a graph, and do not once they are hoisted; nor does which expression a parameter belongs to.
+// The keys of the images that ImageMaker makes from the same arguments; `identity` is its identity(). Literals count
+// where they stand in a graph, and do not once they are hoisted; nor does which expression a parameter belongs to.
 // Operators count by their names: a new row of ir/ops.def changes no key with the same `identity`, unless the new
 // operator is in the graph or in the table.
 KernelKey keyOfRows(std::span<const Dag> dags, const DeviceOptions& options, std::string_view identity);
 KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& options, std::string_view identity);
 /// Of the options, only precision and arch count.
 KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity);
-/// Of the options, only arch and machine count; besides, what clang made of the sources.
+/// Of the options, only arch and machine count; besides, the bitcode that clang made of the sources.
 KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity);
 
 }  // namespace srjit

@@ -51,7 +51,7 @@ class ParameterTable {
   /// The entries first to last - 1 of `other`, whose parameters are `moved` further on here, behind those that are
   /// here.
   void append(const ParameterTable& other, std::size_t first, std::size_t last, std::size_t moved);
-  /// Makes room for tables of so many entries in all, which several threads then put() there: until then new entries
+  /// Makes room for this number of entries and patches, which several threads then put() there: until then new entries
   /// are not set.
   void resize(std::size_t entries, std::size_t patches) {
     literals_.resize(entries);
@@ -60,7 +60,7 @@ class ParameterTable {
   /// The entries of `other` become those from `entry` on; of its parameters, the first is the patch `patch`.
   void put(std::size_t entry, std::size_t patch, const ParameterTable& other);
   /// `sources`, of one expression whose parameters begin at `parameter_offset`, become the entries from `entry` on;
-  /// `patches` of them are parameters, of which the first is the patch `patch`.
+  /// `patches` of them are parameters; the first of these is the patch `patch`.
   void put(std::size_t entry, std::size_t patch, std::size_t patches, std::span<const ParameterSource> sources,
            std::size_t parameter_offset);
   void addLiteral(double value) { literals_.push_back(value); }

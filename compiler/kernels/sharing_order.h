@@ -1,4 +1,4 @@
-// Which expressions should stand in the same kernel, so that what they have in common is computed once.
+// Which expressions should stand in the same kernel, so that it computes their common subexpressions once.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ NodeLocations::NodeLocations(llvm::IRBuilder<>& builder, llvm::Function& functio
   if (map == nullptr) return;
   debug_.emplace(*function.getParent());
   llvm::DIFile* const file = debug_->createFile(map->file, map->directory);
-  // Lines of places alone: neither sections nor another kind of code.
+  // Only lines of places: neither sections nor another kind of code.
   debug_->createCompileUnit(llvm::dwarf::DW_LANG_C, file, "sr-jit", /*isOptimized=*/true, "", 0, "",
                             llvm::DICompileUnit::DebugDirectivesOnly);
   llvm::DISubroutineType* const type = debug_->createSubroutineType(debug_->getOrCreateTypeArray({}));

@@ -18,12 +18,12 @@ namespace srjit {
 class NodeLocations {
  public:
   NodeLocations(llvm::IRBuilder<>& builder, llvm::Function& function, const SourceMap* map);
-  /// Completes what the module says of its source.
+  /// Completes the module's description of its source.
   ~NodeLocations();
   NodeLocations(const NodeLocations&) = delete;
   NodeLocations& operator=(const NodeLocations&) = delete;
 
-  /// What the builder makes from now on belongs to the node.
+  /// Instructions that the builder makes from now on belong to the node.
   void set(NodeId id);
   /// It belongs to none.
   void clear();

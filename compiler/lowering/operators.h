@@ -89,7 +89,7 @@ class Lowering {
   /// The scalar type, and the type of a Value.
   llvm::Type* elementType() const { return element_; }
   llvm::Type* type() const { return type_; }
-  /// Whether the approximate forms of `fast` apply: they exist for f32 alone.
+  /// Whether the approximate forms of `fast` apply: they exist only for f32.
   bool approximate() const { return isApproximate(math_, precision_); }
   /// A literal rounded to the precision.
   llvm::Value* literal(double value) const;

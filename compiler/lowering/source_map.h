@@ -15,7 +15,7 @@ struct SourcePlace {
 
 /// The source of one graph. Code that is made with it has the same instructions as without, and says where each comes
 /// from: assembly and PTX by lines `.loc FILE LINE COLUMN` above instructions, LLVM IR by a comment `; at LINE:COLUMN`
-/// behind them. Nothing is said where an instruction serves no node alone.
+/// behind them. An instruction that serves several nodes has no place.
 struct SourceMap {
   std::string file, directory;      ///< as in the `.file` line
   std::vector<SourcePlace> places;  ///< by NodeId; those of further nodes are none

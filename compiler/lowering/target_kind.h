@@ -1,4 +1,4 @@
-// What code runs on, as far as operators are concerned.
+// The kind of processor that code runs on, as far as operators are concerned.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@
 namespace srjit {
 namespace {
 
-/// The place of an instruction. Memory of one that was deleted is used again, so the pointer alone does not tell it.
+/// The place of an instruction. Memory of one that was deleted is used again, so the pointer does not identify an
+/// instruction.
 struct KeptPlace {
   unsigned opcode;
   llvm::DebugLoc place;

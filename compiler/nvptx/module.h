@@ -30,8 +30,8 @@ class DeviceModule {
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
 
-  /// Replaces the module by that of `bitcode`, of this target, of which only `kernels` are visible from outside.
-  /// Errors: kCompile for what is no such bitcode.
+  /// Replaces the module by that of `bitcode`, of this target. Only `kernels` are visible from outside. Errors:
+  /// kCompile for bytes that are no such bitcode.
   Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
 
   /// Verifies the module and optimises it.

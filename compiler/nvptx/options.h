@@ -1,4 +1,4 @@
-// What kernels for NVIDIA GPUs are generated for, and what all of them have in common. Needs no GPU and no driver.
+// The options of kernels for NVIDIA GPUs, and the conventions that all of them share. Needs no GPU and no driver.
 //
 // Making device code sets LLVM's process-wide option nvptx-short-ptr, once: a program that also uses the same copy of
 // LLVM for NVPTX code of its own gets 32-bit pointers to shared memory there too.
@@ -26,16 +26,17 @@ namespace srjit {
 inline constexpr unsigned kBlockThreads = 128;
 inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
 
-/// What device code is generated for.
+/// The options of device code.
 struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   /// One of ptxArchitectures(); newer cards take PTX for sm_90, which their driver translates.
   std::string arch = std::string(architectureOf(kDefaultArchitecture).name);
-  /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
+  /// The architecture that the PTX is assembled for: `arch`, or a newer architecture that PTX cannot be made for.
+  /// Empty: `arch`.
   std::string machine = {};
   unsigned rows_per_thread = 4;  ///< 4, 8 or 16
-  /// Blocks of rows kernels that a multiprocessor holds at once: registers are limited, and what does not fit spills.
+  /// Blocks of rows kernels that a multiprocessor holds at once: registers are limited, and other values spill.
   unsigned min_blocks = 1;
   std::optional<LossSpec> loss;  ///< none: predictions
   bool strided_columns = false;  ///< columns of any stride and alignment, for arrays of the caller

@@ -1,4 +1,4 @@
-// Sums of the values of roots over rows, several at once: what a kernel does whose loss is of predictions as they are.
+// Sums of the values of roots over rows, several at once, for kernels whose loss sums predictions as they are.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ constexpr bool isPlainSum(const LossSpec& spec) noexcept {
 /// Precondition: the block of the constructor's call dominates those of all later calls.
 class PlainSums {
  public:
-  /// Emits what does not depend on outputs.
+  /// Emits the code that does not depend on outputs.
   PlainSums(Lowering& lowering, const Strip& strip, const LossPointers& pointers);
 
   /// The sums of one thread's rows that exist, one per row group.

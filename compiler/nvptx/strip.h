@@ -1,5 +1,5 @@
-// The rows of one warp, and what device kernels do with them: loads, stores and sums of a loss. options.h says which
-// rows they are.
+// The rows of one warp, with the loads, stores and sums of a loss that device kernels make of them. options.h says
+// which rows they are.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// What a cubin has beyond other ELF images, under NVIDIA's names. Records and numbers of ELF itself are LLVM's, copied
-// to and from the bytes of an image (both are little endian); only the reader and the writer of cubins include this.
+// The parts of a cubin that other ELF images lack, under NVIDIA's names. Records and numbers of ELF itself are LLVM's,
+// copied to and from the bytes of an image (both are little endian); only the reader and the writer of cubins include
+// this.
 //
 // Sources: the names of section types, attributes and formats are those that `cuobjdump -elf` and nvdisasm of CUDA 13.0
 // print (the names of attributes are also in ptxas itself). NVIDIA documents no numbers: they are those of the cubins

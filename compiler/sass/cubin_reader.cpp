@@ -92,8 +92,8 @@ void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
 
 Error damaged(std::string_view what) { return Error{Errc::kCompile, fmt::format("not a cubin: {}", what), {}}; }
 
-/// Sections with nothing in the image have the size 0. The others do not overlap, so that what is read of all is no
-/// larger than the image.
+/// Sections with nothing in the image have the size 0. The others do not overlap, so all reads together are no larger
+/// than the image.
 Result<std::vector<NamedSection>> sectionsOf(const Image& image, const elf::Elf64_Ehdr& header) {
   std::vector<NamedSection> sections;
   std::uint64_t bytes = 0;

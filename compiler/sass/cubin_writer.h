@@ -1,7 +1,7 @@
 // Writes cubins, the ELF images that the CUDA driver loads, without an assembler.
 //
 // NVIDIA does not document the format; this is what ptxas of CUDA 13.0 writes (ELF ABI version 8), less what only
-// debuggers need. docs/direct-code.md lists sections and attributes. Thread-safe: no state.
+// debuggers need. docs/internals/direct-code.md lists sections and attributes. Thread-safe: no state.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace srjit {
 
-/// What a kernel is made of.
+/// The content of a kernel.
 struct KernelDescription {
   std::string name;
   /// Pieces of code that follow one another; all must live until the image is written.

@@ -1,4 +1,4 @@
-// The encoder as a table with a row for each form, and no branches: what many instructions are encoded with.
+// The encoder as a table with a row for each form, and no branches, for code that encodes many instructions.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kSignSets = 64, kModifiers = 256;
 /// How a form is encoded. A number's factor is the power of two that moves it to its place in the lower or upper half
 /// of a word, or 0 where the form has no such field. A field is put at most once; until then it has RZ or PT.
 struct Encoding {
-  Word blank;  ///< what never changes, with RZ and PT in all fields
+  Word blank;  ///< the bits that never change, with RZ and PT in all fields
   std::array<std::uint64_t, 3> sources_low, sources_high;
   std::uint64_t immediate_low;
   std::uint32_t immediate_mask;
@@ -56,7 +56,7 @@ extern const std::array<Encoding, kForms> kEncodings;
 
 inline const Encoding& encodingOf(Form form) noexcept { return kEncodings[static_cast<std::size_t>(form)]; }
 
-/// The upper half of what says when an instruction is issued.
+/// The upper half of the bits that say when an instruction is issued.
 constexpr std::uint64_t bitsOf(const Control& control) noexcept {
   const auto at = [](std::uint64_t value, unsigned position) { return value << (position - 64); };
   return at(control.stall, kStallAt) | at(control.yield ? 1 : 0, kYieldAt) |

@@ -1,4 +1,4 @@
-// Machine instructions of NVIDIA GPUs, Volta's 128-bit format and its successors: what an instruction is, and its bits.
+// Machine instructions of NVIDIA GPUs, Volta's 128-bit format and its successors: their fields and their bits.
 // Nothing here is documented by NVIDIA. instructions.def holds the facts, with their sources; tests compare every row
 // with what the assembler makes of PTX, for every architecture that a row names. Thread-safe: no state.
 #pragma once
@@ -28,7 +28,7 @@ inline constexpr std::uint8_t kNot = 8;        ///< added to a predicate: its op
 inline constexpr unsigned kBarriers = 6;       ///< scoreboard barriers of a warp, from 0 on
 inline constexpr std::uint8_t kNoBarrier = 7;  ///< none of them
 
-/// The execution unit of an instruction: decides the issue rate, and what else can be issued meanwhile.
+/// The execution unit of an instruction: decides the issue rate, and which instructions can be issued meanwhile.
 enum class Pipe : std::uint8_t {
   kFma,      ///< float add, multiply, fused multiply-add, IMAD
   kAlu,      ///< comparisons, selects, logic, integer addition
@@ -46,7 +46,7 @@ enum class Timing : std::uint8_t {
               ///< barrier
 };
 
-/// What the scheduler decides about an instruction.
+/// The scheduler's decisions about an instruction.
 struct Control {
   std::uint8_t stall = 1;  ///< cycles until the warp may issue its next instruction, 0 to 15
   bool yield = false;      ///< the bit as it stands in the word

@@ -37,12 +37,12 @@ struct Architecture {
   std::uint32_t compatibility, workarounds;  ///< in cubins
 };
 
-/// What code is made for where nobody names an architecture.
+/// The architecture of code where nobody names one.
 inline constexpr unsigned kDefaultArchitecture = 90;
 
 /// All rows, ascending.
 std::span<const Architecture> allArchitectures() noexcept;
-/// The row of the number, or the one before it for a number without a row; the first for what is older than all.
+/// The row of the number, or the one before it for a number without a row; the first row for older numbers.
 const Architecture& architectureOf(unsigned number) noexcept;
 /// The row with this name, "sm_90", which must be in the table.
 const Architecture& architectureOf(std::string_view name) noexcept;

@@ -52,7 +52,7 @@ ReducedAngle<T> reduceUsualAngle(const T& x) {
 }
 
 /// |x| > kMostUsual. y = x 2^(-kTurnBits w) is in (kMostUsual, kMostUsual 2^kTurnBits] for some w, and the numbers of
-/// kTurns from w on count, of which number i has the weight 2^(-kTurnBits i): the products of earlier ones and x are
+/// kTurns from w on count, where number i has the weight 2^(-kTurnBits i): the products of earlier ones and x are
 /// whole turns. Of the products and their errors, the first ones may have whole turns, which are dropped. All sums are
 /// exact, except those of the last three terms.
 template <Precision kPrecision, class T>

@@ -25,7 +25,7 @@ struct ReducedExponent {
   Sum<T> r;
 };
 
-/// For x with an exponent n of which `power` can be read.
+/// For x with an exponent n from which `power` can be read.
 template <Precision kPrecision, class T>
 PowerOfTwo<T> powerOfTwo(const T& x) {
   using namespace real;
@@ -87,12 +87,12 @@ T exp(const T& x) {
   return valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
 }
 
-/// e^(x y) for a y of two numbers, of which the tail may be 2^-18 (f64: 2^-43) of the head, rounded little more than
-/// once. The head of the product is rounded to so few bits that the sum of 1 and the head of r is exact.
+/// e^(x y) for a y of two numbers, rounded little more than once. The tail of y may be 2^-18 (f64: 2^-43) of the head.
+/// The head of the product is rounded to few enough bits that the sum of 1 and the head of r is exact.
 template <Precision kPrecision, class T>
 T expOfProduct(const T& x, const Sum<T>& y) {
   using namespace real;
-  constexpr double kOffset = choose<kPrecision>(384, 3072);  // what is inside leaves its exponent as it is
+  constexpr double kOffset = choose<kPrecision>(384, 3072);  // the number inside does not change its exponent
   const T sum = fma(x, y.head, T(kOffset));
   const T inside = insideOfExp<kPrecision>(sum, kOffset);
   const T head = inside - T(kOffset);

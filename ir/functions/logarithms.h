@@ -1,7 +1,7 @@
 // log, log2, log10 and log1p as programs.
 //
 // x = 2^n m with m between 2/3 and 4/3, so that log x = n log 2 + log m. With f = m - 1, which is exact, log m is f -
-// f^2 / 2, of which the rounding error is added to the tail, and f^3 times a polynomial.
+// f^2 / 2, whose rounding error is added to the tail, and f^3 times a polynomial.
 #pragma once
 
 #include <limits>

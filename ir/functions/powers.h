@@ -13,7 +13,7 @@
 
 namespace srjit::functions {
 
-/// log(1 + f), |f| <= 0.201 (f64: 0.104): f + f^2 (-1/2 + f (third + f q)), where q alone is one number. The tail is
+/// log(1 + f), |f| <= 0.201 (f64: 0.104): f + f^2 (-1/2 + f (third + f q)), where only q is one number. The tail is
 /// small.
 template <Precision kPrecision, class T>
 Sum<T> exactLogOfReduced(const T& f) {

@@ -14,8 +14,8 @@
 
 namespace srjit::functions {
 
-/// The bits of a digit. So many that a digit is rounded by kRounder, and so few that errors of the quotient, below
-/// 2^-22 (f64: 2^-51) of it, leave rests below 0.9 d: these are exact.
+/// The bits of a digit: enough that kRounder rounds a digit, and few enough that errors of the quotient, below 2^-22
+/// (f64: 2^-51) of it, leave rests below 0.9 d, which are exact.
 template <Precision kPrecision>
 inline constexpr int kDigitBits = choose<kPrecision>(20, 50);
 

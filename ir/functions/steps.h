@@ -84,7 +84,7 @@ Sum<T> selectSum(const Mask& mask, const Sum<T>& x, const Sum<T>& y) {
 template <Precision kPrecision>
 inline constexpr double kTiny = choose<kPrecision>(0x1p-26, 0x1p-55);
 
-/// The product of x and the sum of two constants, of which `high` is the rounded sum.
+/// The product of x and the sum of two constants; `high` is the rounded sum.
 template <class T>
 Sum<T> product(const T& x, double high, double low) {
   using namespace real;

@@ -1,4 +1,4 @@
-// What every kernel of a loss adds up, on any device, and the tree in which it adds.
+// The sums of every kernel of a loss, on any device, and the tree in which it adds.
 #pragma once
 
 #include <array>

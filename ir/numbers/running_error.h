@@ -12,7 +12,7 @@
 
 namespace srjit {
 
-/// What a precision and mode do to numbers.
+/// The effect of a precision and mode on numbers.
 template <Arithmetic kArithmetic>
 struct Rounding {
   using Number = typename NumberTypeOf<kArithmetic.precision>::Type;
@@ -33,7 +33,7 @@ class RunningError {
   using R = Rounding<kArithmetic>;
 
  public:
-  /// What a comparison gives: the reference's answer, and whether the kernel's is the same for sure.
+  /// The result of a comparison: the reference's answer, and whether the kernel's is the same for sure.
   struct Mask {
     bool reference;
     bool certain;

@@ -1,4 +1,4 @@
-// What all readers of text share: characters, numbers, words, and the errors about them.
+// The common parts of all readers of text: characters, numbers, words, and the errors about them.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ std::size_t scanWord(std::string_view text, std::size_t offset) noexcept;
 /// A word that starts with no digit.
 bool isIdentifier(std::string_view word) noexcept;
 
-/// What a terminal obeys instead of showing it: control characters, line and paragraph separators, and the marks that
-/// turn the direction of the text behind them (Unicode Standard Annex 9, section 2).
+/// Characters that a terminal obeys instead of showing them: control characters, line and paragraph separators, and the
+/// marks that turn the direction of the text behind them (Unicode Standard Annex 9, section 2).
 bool isControl(char32_t code) noexcept;
 
 /// Offset of the first byte at or after `offset` that is not white space.
@@ -45,7 +45,7 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
 /// Gives the number of bytes.
 std::size_t appendPrintable(std::string& out, std::string_view bytes, std::size_t offset);
 
-/// All of the bytes, control characters and what is not UTF-8 escaped.
+/// All of the bytes. Control characters and bytes that are not UTF-8 are escaped.
 std::string printable(std::string_view bytes);
 
 /// The same in single quotes for a message, cut after at most 40 bytes but not within a character.
@@ -63,7 +63,7 @@ std::string nameCharacter(std::string_view text, std::size_t offset, std::size_t
 std::size_t scanNumber(std::string_view text, std::size_t offset) noexcept;
 
 enum class NumberFault { kNone, kMalformed, kOutOfRange };
-/// What messages say of a number that is kOutOfRange.
+/// The words of messages about a number that is kOutOfRange.
 inline constexpr std::string_view kBeyondDouble = "is out of the range of a double, 4.9e-324 to 1.8e308";
 
 /// Reads all of `digits` as a number, correctly rounded. The one reader of all numbers in text: expressions, parameters

@@ -45,7 +45,7 @@ class Lexer {
   std::size_t offset_ = 0;
 };
 
-/// What is open: a parenthesis, the call of a function, or an operator that waits for its right operand.
+/// An open parenthesis, an open call of a function, or an operator that waits for its right operand.
 struct Frame {
   enum class Kind : std::uint8_t { kGroup, kCall, kSign };
   Kind kind;

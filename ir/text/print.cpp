@@ -1,4 +1,4 @@
-// Printers. All walk the postfix program with an explicit stack of what is still to be written.
+// Printers. All walk the postfix program with an explicit stack of the parts still to be written.
 #include <charconv>
 #include <cmath>
 #include <iterator>

@@ -1,4 +1,4 @@
-// What all parsers write to: an array of tokens, with the needs of the program in it.
+// The output of all parsers: an array of tokens, with the needs of the program in it.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class ProgramBuilder {
 
   /// Whether this program has no token yet.
   bool empty() const noexcept { return tokens_.size() == first_; }
-  /// Whether it has more tokens than it may have, with so many that are still to be added. A parser asks often enough
-  /// that memory does not grow much further.
+  /// Whether it has more tokens than it may have, `waiting` tokens that are still to be added included. A parser asks
+  /// often enough that memory does not grow much further.
   bool isTooLong(std::size_t waiting = 0) const noexcept { return tokens_.size() - first_ + waiting > longest_; }
   /// Of a program that is too long, with the place of what the parser reads.
   Error tooLong(const Span& where) const { return nodesBeyond(longest_, where); }

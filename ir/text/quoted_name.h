@@ -18,7 +18,7 @@ std::size_t scanQuotedName(std::string_view text, std::size_t offset) noexcept;
 /// closed too early, holds a control character, or a backslash that starts no escape.
 Result<std::string> readQuotedName(std::string_view text, std::size_t offset, std::size_t length);
 
-/// Appends `name` in backquotes. What is not printable is escaped, so that the whole is one line of UTF-8.
+/// Appends `name` in backquotes. Bytes that cannot be printed are escaped, so that the whole is one line of UTF-8.
 void appendQuotedName(std::string& out, std::string_view name);
 
 }  // namespace srjit::text

@@ -134,7 +134,7 @@ std::string noIndexMessage(std::string_view word, const ColumnNames& columns) {
                      word[0], word[0] == 'x' ? "column" : "parameter");
 }
 
-/// What is said of an unknown word that resembles no other.
+/// The hint for an unknown word that resembles no other.
 std::string_view expectedWords(std::string_view what) {
   if (what == "name") return "; expected x<i>, p<j>, a column name, pi, inf, nan or a function";
   return what == "word" ? "; expected x<i>, p<j>, a column name, a number or an operator" : "";

@@ -9,7 +9,7 @@
 
 namespace srjit::text {
 
-/// What an operand word means.
+/// The meaning of an operand word.
 enum class WordKind {
   kOperand,     ///< a variable, a parameter or a constant
   kTooLarge,    ///< an index above Expression::kMaxIndex

@@ -1,5 +1,5 @@
-// What is computed of an expression instead of its value: derivatives, and sums over rows of which a loss, its gradient
-// or normal equations consist. All of these are roots of the expression's graph.
+// What replaces an expression's value: derivatives, and the sums over rows that make up a loss, its gradient or normal
+// equations. All of these are roots of the expression's graph.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ struct DerivedLoss {
   friend bool operator==(const DerivedLoss&, const DerivedLoss&) = default;
 };
 
-/// What is derived of every expression of a program. The target is read as variable `columns`, weights as the one after
-/// it.
+/// The quantity derived of every expression of a program. The target is read as variable `columns`, weights as the one
+/// after it.
 struct Derivation {
   Quantity quantity = Quantity::kJacobian;
   DerivativesBy by = DerivativesBy::kParameters;
@@ -58,14 +58,14 @@ struct Derivation {
   bool isSummed() const noexcept { return quantity != Quantity::kJacobian && quantity != Quantity::kTangent; }
   /// Whether roots read the target and the weights.
   bool readsTarget() const noexcept { return quantity != Quantity::kJacobian; }
-  /// The number of derivatives of an expression of so many parameters, and of its roots.
+  /// The number of derivatives of an expression of `parameters` parameters, and of its roots.
   std::size_t derivatives(std::size_t parameters) const noexcept {
     return by == DerivativesBy::kVariables ? columns : parameters;
   }
   std::size_t roots(std::size_t parameters) const noexcept;
   /// How many of these, the last ones, say which rows count.
   std::size_t counts() const noexcept { return !skips_invalid ? 0 : weighted ? 2 : 1; }
-  /// How many before these are of the target alone.
+  /// How many before these depend only on the target.
   std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? 2 : 0; }
   /// One more than the largest variable that roots read besides those of expressions.
   std::uint32_t variables() const noexcept { return readsTarget() ? columns + 1 + (weighted ? 1U : 0U) : 0; }

@@ -1,4 +1,4 @@
-// The graph of what is derived of a batch of expressions.
+// The graph of the derived quantities of a batch of expressions.
 #pragma once
 
 #include <cstdint>

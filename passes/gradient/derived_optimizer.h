@@ -1,4 +1,4 @@
-// What is derived of one expression after another, from tokens: what engines prepare derived programs with.
+// Derives one expression after another from tokens. Engines prepare derived programs with it.
 #pragma once
 
 #include <cstddef>

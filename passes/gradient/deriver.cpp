@@ -56,7 +56,7 @@ class SumTerms {
   std::vector<NodeId> roots_;
 };
 
-/// What the terms of a loss read.
+/// The nodes that the terms of a loss read.
 LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& maker) {
   const auto variable = [&](std::uint32_t number) { return graph::Value(maker.dag().variable(number), maker); };
   return {.f = {f, maker},
@@ -68,7 +68,7 @@ graph::Value residualOf(const LossRow& row, const LossConstants& constants) {
   return inUnits(row.y, constants.scale) - inUnits(row.f, constants.scale);
 }
 
-/// Those of the target alone.
+/// Those that depend only on the target.
 void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
   if (derivation.targetTerms() == 0) return;
   const graph::Value target = loss.centredTarget();
@@ -162,7 +162,7 @@ ExpressionGraph Deriver::graphOf(const Dag& from, NodeId root) {
   return {from, roots_, members_.members(), members_.uses()};
 }
 
-// In the order of evaluation, which depends on the expression alone: derivatives are added in the order of nodes.
+// In the order of evaluation, which depends only on the expression: derivatives are added in the order of nodes.
 void Deriver::read(const ExpressionGraph& f) {
   // Of a usual expression, with its derivatives and sums.
   constexpr std::size_t kNodesPerNode = 4;
@@ -265,7 +265,7 @@ void Deriver::appendRoots(Dag& to) {
   ExpressionGraph{dag_, roots_, sweep_.members(), sweep_.uses()}.appendTo(to, places_);
 }
 
-// The parameters of an expression are those that the table still has, of which some may have no effect by now.
+// The parameters of an expression are those that the table still has; some may have no effect by now.
 void differentiate(WorkingDag& work, const PassContext& context) {
   const Dag from = work.result();
   std::vector<std::uint32_t> parameters(from.roots().size());

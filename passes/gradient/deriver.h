@@ -21,11 +21,11 @@ namespace srjit {
 /// Adds the roots of `derivation`, of Quantity::kLoss, to the graph in which `f` is the expression's node.
 void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation);
 
-/// Adds the roots of an expression of so many parameters whose variables the data lack: NaN. Evaluations give a failure
-/// instead.
+/// Adds the roots of an expression of `parameters` parameters whose variables the data lack: NaN. Evaluations give a
+/// failure instead.
 void addRootsWithoutData(Dag& dag, const Derivation& derivation, std::size_t parameters);
 
-/// Derives one expression after another, in the same memory. What it gives depends on the expression alone. Not
+/// Derives one expression after another, in the same memory. The result depends only on the expression. Not
 /// thread-safe.
 class Deriver {
  public:
@@ -33,15 +33,15 @@ class Deriver {
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// Makes the roots of an expression. `f` is its graph, of one root, in another Dag; it has so many parameters, and
-  /// uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps its bits; derivatives
-  /// get the rules of the math mode, and are fused; those that need it get a test whether they are finite; what sums
-  /// add is as Quantity has it, without rules. Linear in the nodes of each root together, not recursive.
+  /// Makes the roots of an expression. `f` is its graph, of one root, in another Dag; it has `parameters` parameters
+  /// and uses only variables before derivation.columns. Its own nodes stay as they are, so f keeps its bits;
+  /// derivatives get the rules of the math mode, and are fused; those that need it get a test whether they are finite;
+  /// what sums add is as Quantity has it, without rules. Linear in the nodes of each root together, not recursive.
   void run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
-  /// What run() made.
+  /// The result of run().
   ExpressionGraph graph();
 
-  /// Adds what run() makes to `to`, another graph, for the expression that node `root` of `from` computes.
+  /// Adds the result of run() to `to`, another graph, for the expression that node `root` of `from` computes.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives by parameters: 1 + parameters roots.
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);

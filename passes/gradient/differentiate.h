@@ -40,11 +40,11 @@ class Differentiator {
 
  private:
   static constexpr NodeId kNone = ~NodeId{0};
-  /// What is known of a node, where the root is finite (exceptional_operands.h).
+  /// Facts about a node where the root is finite (exceptional_operands.h).
   enum Fact : std::uint8_t {
     kDepends = 1,      ///< it depends on a wanted node
     kExceptional = 2,  ///< it may be infinite or NaN if something above hides it
-    kHidden = 4,       ///< an operator above hides it, or what is below it
+    kHidden = 4,       ///< an operator above hides it, or an operand below it
     kFailed = 8,       ///< so its adjoint may be infinite or NaN
   };
 

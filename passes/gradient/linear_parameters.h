@@ -1,4 +1,4 @@
-// Which parameters of an expression enter linearly: what variable projection needs (G. H. Golub, V. Pereyra, "The
+// Which parameters of an expression enter linearly, for variable projection (G. H. Golub, V. Pereyra, "The
 // Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems Whose Variables Separate", SIAM J. Numer.
 // Anal. 10(2), 1973).
 #pragma once

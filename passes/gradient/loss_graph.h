@@ -13,7 +13,7 @@
 
 namespace srjit {
 
-/// What the terms read: the prediction, the target, and the weight, 1 without weights. Not in scaled units.
+/// The operands of the terms: the prediction, the target, and the weight, 1 without weights. Not in scaled units.
 struct LossRow {
   graph::Value f, y, w;
 };
@@ -42,7 +42,7 @@ class LossGraph {
   graph::Value curvature(const graph::Value& slope, Differentiator& differentiator, RootMembers& members) const;
   /// The target less its centre.
   graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_centre); }
-  /// What terms multiply the prediction by.
+  /// The factor of the prediction in the terms.
   double predictionScale() const noexcept { return loss_.is_scaled ? 1 : loss_.constants.scale; }
 
  private:

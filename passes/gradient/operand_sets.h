@@ -7,7 +7,7 @@
 
 namespace srjit {
 
-/// What a partial derivative contains.
+/// The operands that a partial derivative contains.
 struct OperandSet {
   std::uint8_t bits = 0;  ///< operand k is bit k
   bool is_zero = false;   ///< it is the number 0, as that of a step function

@@ -8,7 +8,7 @@
 
 namespace srjit {
 
-/// What a rule keeps; see simplify.def.
+/// The properties that a rule keeps; see simplify.def.
 enum class RuleClass { kExact, kPrecise, kFast };
 constexpr std::string_view wordOf(RuleClass rule_class) {
   switch (rule_class) {

@@ -77,9 +77,9 @@ class Rewriter {
   Dag& dag_;
   const RuleTables& rules_;
   std::array<bool, kMostOps> folds_;  ///< operators that are computed over constants
-  Math math_;                         ///< of reports alone
+  Math math_;                         ///< only of reports
   RewriteLog* log_ = nullptr;         ///< null: none
-  unsigned sums_of_products_ = 0;     ///< not 0 if there are any
+  unsigned sums_of_products_ = 0;     ///< not 0 if any exist
   std::vector<Rewrite> rewrites_;     ///< the rewrites that have begun: a stack, since one may begin another
 };
 

@@ -26,7 +26,7 @@ struct Rule {
 std::span<const Rule> allRules();
 
 /// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
-/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets what was replaced.
+/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets the replaced nodes.
 void simplify(WorkingDag& work, RuleClass rule_class, Math math, RewriteLog* log = nullptr);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 

@@ -65,7 +65,7 @@ class PatternMaker {
         starts_(subtreeStarts(tokens_)),
         root_(static_cast<std::uint32_t>(tokens_.size() - 1)) {}
 
-  /// Orders of operands are tried in a fixed sequence, so that the match that is found depends on the term alone.
+  /// Orders of operands are tried in a fixed sequence, so that the match depends only on the term.
   std::vector<Pattern> all() {
     const auto commutative = std::ranges::count_if(tokens_, commutes);
     std::vector<Pattern> patterns;
@@ -151,7 +151,7 @@ std::uint8_t placeOf(const Token& token) {
   return static_cast<std::uint8_t>(token.index + (token.kind == Token::Kind::kVariable ? 0 : kRuleWildcards));
 }
 
-/// The replacement's steps: none if it is a wildcard or literal alone.
+/// The replacement's steps: none if it is only a wildcard or literal.
 std::vector<RewriteStep> stepsOf(std::span<const Token> replacement) {
   std::vector<RewriteStep> steps;
   std::vector<std::uint8_t> stack;
@@ -170,7 +170,7 @@ std::vector<RewriteStep> stepsOf(std::span<const Token> replacement) {
   return steps;
 }
 
-/// The last token of each operand of the pattern's root: what an operand's sort is compared with.
+/// The last token of each operand of the pattern's root, for comparison with an operand's sort.
 std::array<Token, kMaxArity> rootOperands(std::span<const Token> pattern) {
   const std::vector<std::uint32_t> starts = subtreeStarts(pattern);
   auto operand = static_cast<std::uint32_t>(pattern.size() - 1);

@@ -67,7 +67,7 @@ inline bool matches(std::span<const RuleCheck> checks, const Dag& dag, Terms& te
   return true;
 }
 
-/// A step of a replacement: an operator over what is known, which are the rule's wildcards, its literals, and the
+/// A step of a replacement: an operator over known values, which are the rule's wildcards, its literals, and the
 /// values of the steps before.
 struct RewriteStep {
   int arity;  ///< 0: a constant
@@ -84,7 +84,7 @@ struct RuleVariant {
   std::array<std::uint8_t, kRuleWildcards> wildcards;  ///< the terms that they are
   std::array<std::uint8_t, kRuleLiterals> literals;
   bool has_literal;    ///< whether there is p0; a rule with p1 has it, too
-  std::uint8_t value;  ///< of a replacement without steps: where it is among what is known
+  std::uint8_t value;  ///< of a replacement without steps: its place among the known values
 };
 
 /// The rules whose pattern has one operator at its root, as variants: exact ones first, then precise, then fast ones;

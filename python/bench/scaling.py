@@ -18,7 +18,7 @@ RANKS = [1, 2, 4, 8, 16, 64, 256, 1000]
 
 @dataclasses.dataclass
 class Workload:
-    """A generation on one GPU, in milliseconds: docs/measurements.md, "Fresh populations", one H200, 37e16b2, 2026-11-24."""
+    """A generation on one GPU, in milliseconds: docs/history/measurements.md, "Fresh populations", one H200, 37e16b2, 2026-11-24."""
 
     name: str
     expressions: int

@@ -22,7 +22,7 @@
 namespace srjit {
 namespace {
 
-// Blocks per multiprocessor, of f32 and of f64, as measured on an H200 (docs/experiments.md).
+// Blocks per multiprocessor, of f32 and of f64, as measured on an H200 (docs/history/experiments.md).
 constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
 /// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
@@ -200,7 +200,7 @@ class Batch {
 using Batches = std::deque<Batch>;
 
 // The calling thread loads one module after another: where several threads read or load at a time, both take longer
-// (docs/experiments.md). Meanwhile a task reads the next one, into memory that is used again.
+// (docs/history/experiments.md). Meanwhile a task reads the next one, into memory that is used again.
 void loadCached(Batches& batches) {
   const std::array spaces{std::make_shared<KernelImage>(), std::make_shared<KernelImage>()};
   tbb::task_group ahead;

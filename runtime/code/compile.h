@@ -24,8 +24,8 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
                            const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled);
 
-/// Rows per thread of compiled kernels, as measured on an H200 (docs/experiments.md). More overlap more instructions,
-/// but take twice the registers, twice the time to assemble, and more than the instruction cache holds.
+/// Rows per thread of compiled kernels, as measured on an H200 (docs/history/experiments.md). More overlap more
+/// instructions, but take twice the registers, twice the time to assemble, and more than the instruction cache holds.
 inline constexpr unsigned kCompiledRowsPerThread = 4;
 
 }  // namespace srjit

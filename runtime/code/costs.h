@@ -21,11 +21,11 @@ struct DeviceCosts {
 };
 
 /// The costs before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
-/// rounding; later code is as quick or quicker (docs/measurements.md). In nodes and rows per second, with arithmetic in
-/// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
-/// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
-/// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
-/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up.
+/// rounding; later code is as quick or quicker (docs/history/measurements.md). In nodes and rows per second, with
+/// arithmetic in brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled
+/// kernels 9.6 T (22.0) at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct
+/// code from graphs, that is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table
+/// of the CPU engine), rounded up; and 2.6 ms to compile, 87 us per node, rounded up.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
 
@@ -61,7 +61,7 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
 }
 
 /// Time of one core per node from the expressions to the interpreter's programs: 200 ns on 16 threads, of small
-/// expressions and of random trees alike (docs/measurements.md).
+/// expressions and of random trees alike (docs/history/measurements.md).
 inline constexpr double kEncodeSecondsPerNode = 0.2e-6;
 
 constexpr double encodingSeconds(double nodes, std::size_t cores) {
@@ -80,8 +80,8 @@ constexpr double shareOfDevice(unsigned threads, unsigned multiprocessors) {
 }
 
 /// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
-/// expressions of 30 nodes from disk (docs/measurements.md, H200). One thread loads one module after another, so the
-/// number of cores does not count.
+/// expressions of 30 nodes from disk (docs/history/measurements.md, H200). One thread loads one module after another,
+/// so the number of cores does not count.
 inline constexpr double kLoadSecondsPerNode = 0.17e-6;
 
 /// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
 constexpr std::size_t kSpreadBytes = std::size_t{256} << 10;  // that one task copies at most
-// A thread that sleeps wakes up 0.2 to 0.5 ms late (H200, docs/measurements.md): of a longer wait that is a twentieth.
+// A thread that sleeps wakes up 0.2 to 0.5 ms late (H200, docs/history/measurements.md): of a longer wait that is a
+// twentieth.
 constexpr double kSpinSeconds = 10e-3;
 
 }  // namespace

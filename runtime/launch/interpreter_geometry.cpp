@@ -15,7 +15,7 @@ constexpr unsigned kWindow = 512;
 // Blocks that each multiprocessor should hold at once.
 constexpr std::size_t kResidentBlocks = 5;
 // Blocks that each multiprocessor gets in all: many, so that none idles while another has its last ones; but fewer, if
-// warps had too few programs then to be worth copying columns for (docs/experiments.md).
+// warps had too few programs then to be worth copying columns for (docs/history/experiments.md).
 constexpr std::size_t kManyBlocks = 40, kFewBlocks = 10, kFewPrograms = 8, kMaxProgramsPerWarp = 64;
 
 /// Instructions for one token and strip, roughly: dispatch and rows.

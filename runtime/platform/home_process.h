@@ -6,7 +6,7 @@
 namespace srjit {
 
 /// Remembers the process that constructed it. A child of fork() has the memory of its parent, but not its threads,
-/// locks and device ("Forks and crashes" in docs/reliability.md).
+/// locks and device ("Forks and crashes" in docs/internals/reliability.md).
 class HomeProcess {
  public:
   bool isForked() const noexcept { return getpid() != id_; }

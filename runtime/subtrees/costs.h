@@ -16,8 +16,8 @@ struct SubtreeUse {
 };
 
 /// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 per second come from an
-/// H200's memory, 1.4e12 from its L2 cache (docs/measurements.md). A kernel that computes beside it hides a part, so
-/// this keeps too little rather than too much.
+/// H200's memory, 1.4e12 from its L2 cache (docs/history/measurements.md). A kernel that computes beside it hides a
+/// part, so this keeps too little rather than too much.
 inline constexpr double kReadSeconds = 1 / 1.2e12;
 
 /// Programs that a block of the interpreter runs on the columns that it has staged, where there are many programs

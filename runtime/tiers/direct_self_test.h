@@ -22,7 +22,7 @@ namespace srjit {
 /// for each precision and mode, when direct code is first needed. The result is stored beside the kernels, for this
 /// device, driver and build of the library, until the cache is cleared. Of processes that share a cache one runs the
 /// test at a time; the others wait for it. Direct code that the device does not support may crash the process;
-/// "Forks and crashes" in docs/reliability.md says how crashes are counted. Thread-safe.
+/// "Forks and crashes" in docs/internals/reliability.md says how crashes are counted. Thread-safe.
 class DirectSelfTest {
  public:
   /// What the cache has of a device, for a report.

@@ -35,7 +35,7 @@ inline constexpr double kSelfTestSeconds = 2;
 
 /// What a part of a population takes beside its work: memory, copies that are waited for, launches, for direct code a
 /// module; threads that have nothing left to do when a part is nearly prepared. Of what was measured on an H200 with 16
-/// threads (docs/measurements.md), this leaves random trees undivided, and divides mutated formulas.
+/// threads (docs/history/measurements.md), this leaves random trees undivided, and divides mutated formulas.
 inline constexpr double kPartSeconds = 0.3e-3;
 /// More parts are not made.
 inline constexpr std::size_t kMostParts = 8;

@@ -2,7 +2,7 @@
 
     check_pages.py ROOT
 
-Pages are ROOT/*.md and ROOT/docs/*.md. Every paragraph of a block of C++ (```cpp), or of another
+Pages are ROOT/*.md and those in ROOT/docs and its folders. Every paragraph of a block of C++ (```cpp), or of another
 language of LANGUAGES, is part of one program of ROOT/tests/consumer/project, which is compiled and run: the same lines, but for the indentation of the whole; and the
 paragraphs of a block stand in the program in the order of the page. Every relative link names a file, and an anchor that
 the page has. Every path in backticks that begins with a folder of FOLDERS names something under ROOT; it may be a pattern
@@ -145,7 +145,7 @@ def check(root):
     programs = {language: [path.read_text(encoding="utf-8").splitlines()
                            for path in sorted((root / "tests/consumer/project").glob(pattern))]
                 for language, pattern in LANGUAGES.items()}
-    for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]:
+    for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]:
         lines, name = path.read_text(encoding="utf-8").splitlines(), path.relative_to(root)
         for language, sources in programs.items():
             for first, block in blocks_of(lines, language):

@@ -2,7 +2,7 @@
 
     run_examples.py ROOT COMMAND
 
-Pages are ROOT/*.md and ROOT/docs/*.md. An example is a line `    $ command` of an indented block and the lines below it, to an
+Pages are ROOT/*.md and those in ROOT/docs and its folders. An example is a line `    $ command` of an indented block and the lines below it, to an
 empty line: what the command writes, standard error included. `...` stands for any lines, and a line that begins with `> ` is
 typed by the reader, so it is standard input. A command without such lines is not run. `build/release/sr-jit` is COMMAND,
 and the current folder is ROOT. Prints each example whose output is another, and exits with 1 if there is any.
@@ -59,7 +59,7 @@ def output_of(command, typed, root):
 
 def check(root, program):
     """Yields (place, difference) of each example; there is no difference where it holds."""
-    for page in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/*.md"))]:
+    for page in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
         for number, command, below in examples_of(page.read_text(encoding="utf-8").splitlines()):
             typed = "".join(f"{line[len(TYPED):]}\n" for line in below if line.startswith(TYPED))
             shown = [line for line in below if not line.startswith(TYPED)]

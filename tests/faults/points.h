@@ -9,7 +9,7 @@
 //
 // What is not counted:
 // - What runs under a SparedScope: models of the machine, and tests.
-// - Allocations under an LlvmScope: LLVM cannot recover (docs/reliability.md, "Memory").
+// - Allocations under an LlvmScope: LLVM cannot recover (docs/internals/reliability.md, "Memory").
 // - Memory of libraries that does not come from `operator new`: oneTBB's tasks, the memory of exceptions, glibc's own.
 // - Calls that glibc makes inside of its own functions, such as the mmap of malloc, which are bound there.
 #pragma once

@@ -253,6 +253,23 @@ TEST(TokenArrays, BlocksHoldWhatWasAddedInAnyWay) {
   EXPECT_EQ(block.tokens(), code);
 }
 
+// Derivations of a population take a copy of it for each, so a copy must cost nothing.
+TEST(TokenArrays, CopiesShareTheirMemoryUntilOneIsAddedTo) {
+  const Expression first = Expression::create({Token::variable(0)}).value();
+  const Expression second = Expression::create({Token::parameter(1)}).value();
+  const Population before({&first, 1});
+  Population after = before;
+  EXPECT_EQ(after.blocks().data(), before.blocks().data());
+  after.add(second);
+  EXPECT_NE(after.blocks().data(), before.blocks().data());
+  EXPECT_EQ(before.size(), 1U);
+  EXPECT_EQ(before.parameterOffset(1), 0U);
+  ASSERT_EQ(after.size(), 2U);
+  EXPECT_EQ(after[0].expression(), first);
+  EXPECT_EQ(after[1].expression(), second);
+  EXPECT_EQ(after.parameterOffset(2), 2U);
+}
+
 TEST(TokenArrays, ArraysThatDoNotFitTogetherAreAnError) {
   const std::vector<std::int32_t> codes(3, variableCode(0));
   const std::vector<double> constants(2);

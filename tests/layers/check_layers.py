@@ -2,7 +2,7 @@
 
     check_layers.py ROOT --installed HEADER...
 
-ROOT is a repository laid out as in docs/architecture.md; HEADERs (absolute, or relative to ROOT) are those that are
+ROOT is a repository laid out as in docs/internals/architecture.md; HEADERs (absolute, or relative to ROOT) are those that are
 installed. Prints one line per violation, `file:line: message`, and exits with 1 if there is any.
 """
 
@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-from rooms import DOORS, FACADE, LAYERS, LAYER_CONTENTS, ROOMS, SHARED_TESTS, TESTED_WITH, room_of, rooms_of
+from rooms import DOORS, FACADE, LAYERS, ROOMS, SHARED_TESTS, TESTED_WITH, room_of, rooms_of
 from violations import conclude
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
@@ -20,7 +20,6 @@ TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 PLAIN_GLOB = re.compile(r"\bfile\(\s*GLOB\s[^)]*\.cpp\b")
-PAGE_ROW = re.compile(r"^\| `([\w/]+)/` \| (.*?) \|", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Libraries by prefix of their headers' names, and the leftmost layer whose sources may include them.
@@ -134,23 +133,6 @@ def unused_rows(root):
         used = {target for _, _, _, target in includes_of_tests(root, room)} - set(ROOMS[room][1])
         for other in sorted(set(others) - used):
             yield f"tests/layers/rooms.py:1: tests of {room} are in TESTED_WITH for {other}, and need not be"
-
-
-def check_page(page):
-    """Rows of the table of layers and rooms on a page (text) that do not say what rooms.py says, in its order."""
-    rows = {found[1]: (page.count("\n", 0, found.start()) + 1, found[2]) for found in PAGE_ROW.finditer(page)}
-    wanted = {}
-    for layer in LAYERS:
-        wanted |= {layer: LAYER_CONTENTS[layer], **{room: ROOMS[room][0] for room in rooms_of(layer)}}
-    for name, words in wanted.items():
-        line, found = rows.get(name, (1, None))
-        if found != words:
-            yield f'docs/architecture.md:{line}: the row of `{name}/` has "{found}", tests/layers/rooms.py has "{words}"'
-    for name in sorted(set(rows) - set(wanted) - {"tests"}):
-        yield f"docs/architecture.md:{rows[name][0]}: `{name}/` is neither a layer nor a room (tests/layers/rooms.py)"
-    order = [name for name in rows if name in wanted]
-    if order != [name for name in wanted if name in rows]:
-        yield "docs/architecture.md:1: the table of layers and rooms has another order than tests/layers/rooms.py"
 
 
 def check_names(root):
@@ -279,8 +261,7 @@ def main():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--installed", nargs="*", default=[])
     arguments = parser.parse_args()
-    page = (arguments.root / "docs/architecture.md").read_text(encoding="utf-8")
-    return conclude([*check(arguments.root, arguments.installed), *unused_rows(arguments.root), *check_page(page)],
+    return conclude([*check(arguments.root, arguments.installed), *unused_rows(arguments.root)],
                     "every include follows the order of the layers")
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import check_code_sources
 import check_loss_readers
-from check_layers import check, check_page, unused_rows
+from check_layers import check, unused_rows
 from rooms import ROOMS
 
 CLEAN = {
@@ -187,22 +187,6 @@ class CheckLayers(unittest.TestCase):
     def test_header_that_reads_the_operator_table(self):
         files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}
         self.assert_found(files, "runtime/parts.h:1:", "reads ir/ops.def")
-
-    def test_page(self):
-        page = "text\n| folder | what it has |\n|---|---|\n| `ir/` | what? | `Op` |\n| `ir/a/` | words | |\n| `tests/` | x | |\n"
-        tables = {"LAYERS": ["ir"], "LAYER_CONTENTS": {"ir": "what?"}, "ROOMS": {"ir/a": ("words", [])}}
-        with mock.patch.multiple("check_layers", **tables), mock.patch.dict("rooms.ROOMS", tables["ROOMS"], clear=True):
-            self.assertEqual(list(check_page(page)), [])
-            for text, other, expected in [
-                    ("words", "other words", 'architecture.md:5: the row of `ir/a/` has "other words", tests/layers/rooms.py has "words"'),
-                    ("what?", "why?", 'architecture.md:4: the row of `ir/` has "why?"'),
-                    ("| `ir/a/` | words | |\n", "", 'architecture.md:1: the row of `ir/a/` has "None"'),
-                    ("| `tests/`", "| `ir/b/`", "architecture.md:6: `ir/b/` is neither a layer nor a room"),
-                    ("| `ir/` | what? | `Op` |\n| `ir/a/` | words | |\n", "| `ir/a/` | words | |\n| `ir/` | what? | `Op` |\n",
-                     "another order")]:
-                found = list(check_page(page.replace(text, other)))
-                self.assertEqual(len(found), 1, found)
-                self.assertIn(expected, found[0])
 
     def test_list_of_sources_without_folders(self):
         for text in ["\nfile(GLOB sources CONFIGURE_DEPENDS *.cpp)\n", "\nfile(GLOB sources\n  a/*.h b/*.cpp)\n"]:

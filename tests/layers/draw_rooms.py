@@ -1,4 +1,4 @@
-"""Draws the picture at the top of docs/architecture.md: layers, rooms, and the includes between rooms in the sources.
+"""Draws the picture at the top of docs/internals/architecture.md: layers, rooms, and the includes between rooms in the sources.
 
     draw_rooms.py ROOT [--check FILE]
 

@@ -10,7 +10,7 @@ Tests in tests/<layer>/<room>/ may include what the room may include, and the ro
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
-# What each layer has. The table of docs/architecture.md has these words and those of ROOMS.
+# What each layer has. The picture docs/rooms.svg shows these words and those of ROOMS.
 LAYER_CONTENTS = {
     "ir": "expressions, operators, losses, errors",
     "passes": "graphs and their rewriting",

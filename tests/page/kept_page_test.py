@@ -1,4 +1,4 @@
-"""docs/explain.html is what the command in docs/explain.md writes.
+"""docs/explain.html is what the command in docs/internals/explain.md writes.
 
     kept_page_test.py SR-JIT ROOT
 
@@ -28,9 +28,9 @@ def parts_of(page):
 
 
 def main():
-    commands = COMMAND.findall((ROOT / "docs/explain.md").read_text(encoding="utf-8"))
+    commands = COMMAND.findall((ROOT / "docs/internals/explain.md").read_text(encoding="utf-8"))
     if len(commands) != 1:
-        sys.exit(f"docs/explain.md has {len(commands)} commands that write docs/explain.html")
+        sys.exit(f"docs/internals/explain.md has {len(commands)} commands that write docs/explain.html")
     with tempfile.TemporaryDirectory() as folder:
         made = pathlib.Path(folder) / "page.html"
         words = shlex.split(commands[0])[1:-1]

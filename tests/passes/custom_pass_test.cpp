@@ -1,5 +1,5 @@
-// The worked example of docs/passes.md, compiled and run; but for the spelling of the include, the page must show
-// exactly this code.
+// The worked example of docs/internals/passes.md, compiled and run; but for the spelling of the include, the page must
+// show exactly this code.
 #include <fstream>
 #include <sstream>
 
@@ -69,11 +69,11 @@ TEST(CustomPass, EqualsTheExampleOfTheDocumentation) {
   const std::string inside = "#include \"ir/ops.h\"\n#include \"passes/pass.h\"\n";
   ASSERT_TRUE(example.starts_with(inside));
   example.replace(0, inside.size(), "#include <srjit/ir/ops.h>\n#include <srjit/passes/pass.h>\n");
-  EXPECT_NE(fileText("docs/passes.md").find("```cpp\n" + example + "```\n"), std::string::npos);
+  EXPECT_NE(fileText("docs/internals/passes.md").find("```cpp\n" + example + "```\n"), std::string::npos);
 }
 
 TEST(PassDocumentation, ListsEveryStandardPass) {
-  const std::string page = fileText("docs/passes.md");
+  const std::string page = fileText("docs/internals/passes.md");
   const Pipeline pipeline = Pipeline::standard(Math::kFast);
   for (const Pass& pass : pipeline.passes()) {
     const char* exactness = pass.exactness == Exactness::kExact ? "exact" : "bounded";

@@ -16,7 +16,7 @@
 namespace srjit {
 
 inline constexpr double kMillisPerSecond = 1e3, kMicrosPerSecond = 1e6, kTera = 1e12;
-/// Expressions, rows and columns of most parts: those of the Julia thesis (docs/baselines.md).
+/// Expressions, rows and columns of most parts: those of the Julia thesis (docs/internals/baselines.md).
 inline constexpr std::size_t kPopulation = 10000, kPopulationRows = 10860, kBenchColumns = 10;
 
 struct BenchContext {

@@ -1,4 +1,4 @@
-// sr-jit-gpu-bench: measures the figures of docs/measurements.md on a GPU. `sr-jit bench gpu` starts it.
+// sr-jit-gpu-bench: measures the figures of docs/history/measurements.md on a GPU. `sr-jit bench gpu` starts it.
 #include <CLI/CLI.hpp>
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // The effect of each LLVM pass on kernels for sm_90: compiles the same code with one pass removed at a time. Time is
 // that of LLVM, from graphs to PTX. The counters are means over kernels (`ptx`, `sass`: instructions; `registers`;
 // `stack`: bytes of the frame), `differ`, the number of kernels whose machine code differs from that of all passes, and
-// `assembler_ms`, the assembler's time per kernel. docs/experiments.md has a table.
+// `assembler_ms`, the assembler's time per kernel. docs/history/experiments.md has a table.
 #include <map>
 #include <optional>
 #include <string>

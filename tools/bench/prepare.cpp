@@ -1,5 +1,5 @@
 // Throughput of preparing a population for the GPU's interpreter, in expressions per second on one core: text to
-// expressions, to graphs of 4096, through the passes, to programs. docs/architecture.md describes the stages.
+// expressions, to graphs of 4096, through the passes, to programs. docs/internals/architecture.md describes the stages.
 #include <cmath>
 #include <map>
 #include <string>

@@ -66,7 +66,7 @@ Runner defineBench(CLI::App& app) {
   app.add_flag("--list", options->list, "list the benchmarks there are");
   addJsonOption(app, options->json);
   // Its options are the other program's.
-  CLI::App* const gpu = app.add_subcommand("gpu", "measure a GPU: the figures of docs/measurements.md");
+  CLI::App* const gpu = app.add_subcommand("gpu", "measure a GPU: the figures of docs/history/measurements.md");
   gpu->prefix_command();
   gpu->set_help_flag();
   std::vector<CLI::App*> scenarios;

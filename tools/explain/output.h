@@ -10,8 +10,8 @@ namespace srjit::explain {
 /// Everything as text. Behind what belongs to nodes stands what they are, as "; %6 = sin x0".
 std::string asText(const Explanation& explanation);
 
-/// Everything as one JSON object, whose names are those of the members of Explanation (docs/explain.md lists them).
-/// What is infinite is the string "inf". With `indent`, over many lines.
+/// Everything as one JSON object, whose names are those of the members of Explanation (docs/internals/explain.md lists
+/// them). What is infinite is the string "inf". With `indent`, over many lines.
 std::string asJson(const Explanation& explanation, bool indent);
 
 /// A page of HTML that needs no network and no other file, with asJson() in it.

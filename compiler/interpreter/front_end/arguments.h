@@ -1,11 +1,11 @@
-// What the kernels of the front end read and write. They encode a population for the interpreter on the device: the
+// The arguments and results of the front end's kernels. They encode a population for the interpreter on the device: the
 // same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/token_writer.h), compiled for both.
 //
 // Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
-// whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; grid: x alone.
-// Launches of one module must be in one stream, since they have the address of the workers' memory in one place.
+// whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; a grid in x
+// only. Launches of one module must be in one stream, since they have the address of the workers' memory in one place.
 // Kernel `srjit_link`: LinkArguments. Threads put programs where they are linked to, and divide the expressions
-// likewise.
+// as srjit_encode does.
 #pragma once
 
 #include <array>
@@ -25,18 +25,18 @@ inline constexpr const char* kEncodeKernel = "srjit_encode";
 inline constexpr const char* kLinkKernel = "srjit_link";
 inline constexpr unsigned kEncodeThreads = 64;
 
-/// Longer expressions are left to the host: what a worker's vectors grow to is as a rule in kWorkerBytes for these
+/// Longer expressions are left to the host. Up to this length a worker's vectors as a rule fit into kWorkerBytes
 /// (tests/compiler/interpreter/front_end_test.cpp).
 inline constexpr std::size_t kMostCodesOnDevice = 24;
 
-/// The memory of one worker: what its vectors grow to, with what they leave behind. Not a power of two: workers use the
-/// beginning of their memory most, and with such a stride these share few places of the caches (12.7 instead of 6.2 ms
-/// on an H200).
+/// The memory of one worker: its vectors at their largest, with the blocks that they leave behind. Not a power of two:
+/// workers use the beginning of their memory most, and with such a stride these share few places of the caches (12.7
+/// instead of 6.2 ms on an H200).
 inline constexpr std::size_t kWorkerBytes = (std::size_t{20} << 10) + 128;
-/// What operator new of a worker gives is a multiple of this; as much at the beginning of its memory is not given.
+/// A worker's operator new gives multiples of this number; it skips as many bytes at the beginning of its memory.
 inline constexpr std::size_t kWorkerAlignment = 16;
 
-/// Room for the programs of so many expressions, which have so many tokens together: linear, so the room of several is
+/// Room for the programs of `expressions` expressions with `codes` tokens together: linear, so the room of several is
 /// the sum of theirs. A program that needs more than its own room is left to the host.
 constexpr std::size_t roomForTokens(std::size_t codes, std::size_t expressions = 1) noexcept {
   return 4 * (codes + expressions);
@@ -45,7 +45,7 @@ constexpr std::size_t roomForParameters(std::size_t codes, std::size_t expressio
   return codes + 4 * expressions;
 }
 
-/// What became of an expression.
+/// The result of encoding one expression.
 struct EncodedSize {
   std::uint16_t tokens = 0;     ///< of its program; 0: it is left to the host
   std::uint16_t nodes = 0;      ///< of its graph
@@ -76,8 +76,8 @@ struct TokenLinks {
   }
 };
 
-/// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and constants
-/// likewise.
+/// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and its
+/// constants follow from first_constants in the same way.
 struct DevicePopulation {
   const std::int32_t* codes;
   const double* constants;
@@ -104,7 +104,7 @@ struct EncodeArguments {
   DevicePopulation population;
   EncodedPrograms programs;
   std::uint32_t* operators;  ///< 1 for those that a graph has, by operator; cleared before
-  std::uint32_t* variables;  ///< likewise, by variable
+  std::uint32_t* variables;  ///< 1 for those that a graph reads, by variable; cleared before
   std::byte* memory;         ///< kWorkerBytes of each worker
   Precision precision;
   Math math;

@@ -11,13 +11,13 @@
 
 namespace srjit {
 
-/// LLVM's bitcode of what CMakeLists.txt of this layer lists; empty where there was no clang.
+/// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
 extern const std::span<const unsigned char> kFrontEndBitcode;
 
 namespace {
 
 // What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
-// different ways (docs/experiments.md).
+// different ways (docs/history/experiments.md).
 constexpr const char* kFrontEndPasses = "globaldce,default<Oz>";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The kernels of the front end, for LLVM's NVPTX target alone (CMakeLists.txt of this layer): those that
+// The kernels of the front end, only for LLVM's NVPTX target (CMakeLists.txt of this layer): those that
 // compiler/interpreter/front_end/arguments.h describes, and what C++ needs where there is neither an operating system
 // nor a library.
 #include <bit>
@@ -41,7 +41,7 @@ void* operator new(std::size_t bytes) {
 void operator delete(void*) noexcept {}
 void operator delete(void*, std::size_t) noexcept {}
 
-// What the library's containers call on errors that do not happen here.
+// The library's containers call these on errors that do not happen here.
 namespace std {
 void __throw_length_error(const char*) { endThread(); }
 void __throw_bad_alloc() { endThread(); }
@@ -50,7 +50,7 @@ void __throw_out_of_range_fmt(const char*, ...) { endThread(); }
 void __throw_logic_error(const char*) { endThread(); }
 }  // namespace std
 
-// What the compiler calls for some expressions.
+// The compiler calls these for some expressions.
 extern "C" {
 void abort() noexcept { endThread(); }
 int memcmp(const void* a, const void* b, std::size_t bytes) noexcept {

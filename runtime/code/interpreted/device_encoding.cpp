@@ -13,7 +13,7 @@ namespace srjit {
 namespace {
 
 // Measured on an H200: more workers do not encode faster, as instructions are fetched for warps that go different ways
-// (docs/experiments.md).
+// (docs/history/experiments.md).
 constexpr unsigned kBlocksPerMultiprocessor = 4;
 
 /// Arrays one behind another in one block of memory.

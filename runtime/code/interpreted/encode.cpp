@@ -41,7 +41,7 @@ struct InterpreterLimits {
 constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk = 64;
 
 // Below it, on average, expressions are not looked up in the generation before, since a look-up in vain takes a third
-// of the time of encoding them (docs/experiments.md).
+// of the time of encoding them (docs/history/experiments.md).
 constexpr std::size_t kLeastTokensToFind = 16;
 
 class ProgramEncoder {

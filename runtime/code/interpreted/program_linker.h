@@ -19,7 +19,8 @@ inline constexpr std::uint32_t kFirstSlot = 1U << 17;
 
 /// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
 /// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
-/// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound (docs/experiments.md).
+/// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound
+/// (docs/history/experiments.md).
 constexpr std::uint32_t fewSlots(Precision precision) {
   return static_cast<std::uint32_t>(10 * sizeof(float)) / static_cast<std::uint32_t>(bytesOf(precision));
 }

@@ -1,4 +1,5 @@
-// A pass of a program outside the repository: the worked example of docs/passes.md (tests/docs/check_pages.py).
+// A pass of a program outside the repository: the worked example of docs/internals/passes.md
+// (tests/docs/check_pages.py).
 #include <srjit/ir/ops.h>
 #include <srjit/passes/pass.h>
 

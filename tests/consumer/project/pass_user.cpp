@@ -1,4 +1,4 @@
-// A program that compiles with the pass of merge_exponentials.cpp (docs/passes.md).
+// A program that compiles with the pass of merge_exponentials.cpp (docs/internals/passes.md).
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
 

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Writes one text file of what a change of structure must leave as it is: bits, machine code, interfaces and names.
+#
+#     tests/freeze/record.sh BUILD [DEVICE] >before.txt    # DEVICE: cuda:0, for the bits of a GPU of this machine
+#     (change, build)
+#     tests/freeze/record.sh BUILD [DEVICE] >after.txt && diff before.txt after.txt
+#
+# BUILD is a configured build folder, which makes `freeze_results`, `sr-jit` and the library where needed. Bits of functions
+# under `precise` and `strict` are those of every x86-64 processor; digests of two machines may differ in `fast`.
+# Speed is compared on one card in one run: `sr-jit bench fresh gradients` of both versions.
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+build="$(cd "$1" && pwd)"
+device="${2:-}"
+cd "$root"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+cmake --build "$build" --target freeze_results sr-jit >"$scratch/build.log" 2>&1 || { tail -n 20 "$scratch/build.log" >&2; exit 1; }
+digest() { sha256sum | cut -c1-32; }
+
+echo "## bits"
+for machine in cpu model $device; do "$build/tests/freeze_results" "$machine"; done
+
+echo "## code"
+expressions=('x0*x1 + 2' 'sin(x0)/x1 - p0' 'exp(-square(x0 - p0)/p1)' 'pow(abs(x0), p0) + log(x1)' 'tanh(x0)*(1 + tanh(x0))'
+  'max(x0, 0)*sqrt(x1)' 'mod(x0, x1) + cos(x2)' '1/(x0*x0 + x1*x1)')
+forms=('ptx' 'ptx --arch sm_75' 'llvm' 'bytecode' 'bytecode --host' 'asm' 'sass --tier direct' 'sass --tier direct --arch sm_80'
+  'passes' 'passes --gradient')
+for form in "${forms[@]}"; do
+  for precision in f32 f64; do
+    for math in strict precise fast; do
+      # Under PTX's debug lines stands the producer, which names the version of the build.
+      printf '%s  %s %s %s\n' "$("$build/sr-jit" $form --precision "$precision" --math "$math" "${expressions[@]}" |
+        sed -E 's/[0-9a-f]{64}//g' | digest)" "$form" "$precision" "$math"
+    done
+  done
+done
+
+echo "## interface of C"
+"${CC:-cc}" -E -P -x c runtime/c_api/srjit.h | sed -n '/srjit_version\|SRJIT_\|srjit_\|typedef\|enum\|struct/,$p' | digest
+"${CC:-cc}" -E -P -x c runtime/c_api/srjit.h | grep -n -E 'srjit_|SRJIT_' | sed 's/^[0-9]*://'
+grep -E '^#define SRJIT_' runtime/c_api/srjit.h
+
+echo "## installed headers"
+# The list of the build's install script, without the libraries.
+grep -rhoE '"[^"]*include[^"]*\.(h|def)"|[A-Za-z_/]+\.(h|def)"' "$build"/cmake_install.cmake "$build"/*/cmake_install.cmake |
+  tr -d '"' | sed -E 's|.*/include/||; s|.*/(ir\|passes\|compiler\|runtime)/|\1/|' | sort -u
+
+echo "## names of Python"
+python3 -B - <<'PYTHON'
+import ast, pathlib
+
+for path in sorted(pathlib.Path("python/srjit").rglob("*.py")):
+    module = ".".join(path.with_suffix("").parts[1:])
+    if any(part.startswith("_") and part != "__init__" for part in path.with_suffix("").parts):
+        continue
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            print(f"{module}.{node.name}({ast.unparse(node.args)})")
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            print(f"{module}.{node.name}")
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and (not member.name.startswith("_") or member.name == "__init__"):
+                    print(f"{module}.{node.name}.{member.name}({ast.unparse(member.args)})")
+        elif isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets):
+            print(f"{module}.__all__ = {ast.unparse(node.value)}")
+PYTHON
