@@ -42,14 +42,14 @@ std::int64_t secondsFrom(std::int64_t time) {
   return std::abs(duration_cast<seconds>(system_clock::now().time_since_epoch()).count() - time);
 }
 
-std::string nameOf(const Digest& digest, std::string_view extension) {
+std::string fileNameOf(const Digest& digest, std::string_view extension) {
   return fmt::format("{:02x}{}", fmt::join(digest, ""), extension);
 }
 
 KernelKey keyOfFact(const std::string& name) { return {DigestBuilder().add(name).finish(), name}; }
 
 /// Whether a name is one of images, facts or their temporary files.
-bool isName(std::string_view name) {
+bool isFileName(std::string_view name) {
   constexpr std::size_t kDigits = 2 * sizeof(Digest);
   if (name.find_first_not_of("0123456789abcdef") != kDigits) return false;
   const std::string_view extension = name.substr(kDigits);
@@ -133,7 +133,7 @@ Result<DiskStore::Loaded> DiskStore::load(const std::string& name, bool with_cod
   loaded.image.bytes = static_cast<std::uint64_t>(facts.st_size);
   loaded.image.used = facts.st_mtim.tv_sec;
   loaded.state = readImage(file.get(), with_code, loaded.image);
-  if (loaded.state == FileState::kSound && !name.starts_with(nameOf(loaded.image.key.digest, "."))) {
+  if (loaded.state == FileState::kSound && !name.starts_with(fileNameOf(loaded.image.key.digest, "."))) {
     loaded.state = FileState::kDamaged;
   }
   if (Status rejected = reject(name, loaded.state); !rejected) return std::move(rejected).error();
@@ -159,18 +159,18 @@ Status DiskStore::reject(const std::string& name, FileState state) {
 
 Result<bool> DiskStore::has(const KernelKey& key) const {
   struct stat facts{};
-  return inspect(nameOf(key.digest, kImage), facts);
+  return inspect(fileNameOf(key.digest, kImage), facts);
 }
 
 Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key, std::vector<std::byte> space) {
-  auto loaded = load(nameOf(key.digest, kImage), true, std::move(space));
+  auto loaded = load(fileNameOf(key.digest, kImage), true, std::move(space));
   if (!loaded) return std::move(loaded).error();
   if (loaded->state != FileState::kSound) return std::optional<KernelImage>();
   return std::optional<KernelImage>(std::move(loaded->image));
 }
 
 Result<std::optional<std::string>> DiskStore::readFact(const std::string& name) {
-  const auto loaded = load(nameOf(keyOfFact(name).digest, kFact), true);
+  const auto loaded = load(fileNameOf(keyOfFact(name).digest, kFact), true);
   if (!loaded) return loaded.error();
   if (loaded->state != FileState::kSound) return std::optional<std::string>();
   const std::vector<std::byte>& value = loaded->image.code;
@@ -178,7 +178,7 @@ Result<std::optional<std::string>> DiskStore::readFact(const std::string& name) 
 }
 
 Status DiskStore::write(const KernelKey& key, const KernelImage& image) {
-  return put(nameOf(key.digest, kImage), key, image);
+  return put(fileNameOf(key.digest, kImage), key, image);
 }
 
 Status DiskStore::writeFact(const std::string& name, const std::string& value) {
@@ -186,7 +186,7 @@ Status DiskStore::writeFact(const std::string& name, const std::string& value) {
   const auto bytes = std::as_bytes(std::span(value));
   KernelImage image;
   image.code.assign(bytes.begin(), bytes.end());
-  return put(nameOf(key.digest, kFact), key, image);
+  return put(fileNameOf(key.digest, kFact), key, image);
 }
 
 Status DiskStore::put(const std::string& name, const KernelKey& key, const KernelImage& image) {
@@ -236,7 +236,7 @@ Result<std::vector<DiskStore::Found>> DiskStore::scan(std::string_view extension
   again.release();
   while (const dirent* const entry = readdir(folder.get())) {
     Found found{entry->d_name, {}};
-    if (!isName(found.name) || !found.is(extension)) continue;
+    if (!isFileName(found.name) || !found.is(extension)) continue;
     const auto is_there = inspect(found.name, found.facts);
     if (!is_there) return is_there.error();
     if (*is_there) files.push_back(std::move(found));
@@ -313,7 +313,8 @@ Result<std::vector<StoredImage>> DiskStore::list() {
     if (!loaded) return std::move(loaded).error();
     if (loaded->state == FileState::kSound) images.push_back(std::move(loaded->image));
   }
-  std::ranges::stable_sort(images, std::ranges::greater(), &StoredImage::used);
+  std::ranges::sort(images, std::ranges::greater(),
+                    [](const StoredImage& image) { return std::tuple(image.used, image.key.digest); });
   return images;
 }
 

@@ -37,13 +37,13 @@ struct Header {
 static_assert(std::has_unique_object_representations_v<Header>);
 constexpr std::size_t kSummedFrom = offsetof(Header, key);
 
-Sum sumOf(std::span<const std::byte> bytes) {
+Sum checksumOf(std::span<const std::byte> bytes) {
   const llvm::XXH128_hash_t sum =
       llvm::xxh3_128bits(llvm::ArrayRef(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
   return {sum.low64, sum.high64};
 }
 
-Sum sumOfHead(std::string_view head) { return sumOf(std::as_bytes(std::span(head.substr(kSummedFrom)))); }
+Sum checksumOfHead(std::string_view head) { return checksumOf(std::as_bytes(std::span(head.substr(kSummedFrom)))); }
 
 std::string textOf(const std::string& title, const KernelImage& image) {
   std::string text = fmt::format("[{},{},{:d}", quotedJson(title), numberOfJson(image.seconds), image.is_ptx);
@@ -117,13 +117,13 @@ std::string headOf(const KernelKey& key, const KernelImage& image) {
   const std::string text = textOf(key.title, image);
   Header header;
   header.key = key.digest;
-  header.code_sum = sumOf(image.code);
+  header.code_sum = checksumOf(image.code);
   header.text_bytes = text.size();
   header.code_bytes = image.code.size();
   std::string head(sizeof header, '\0');
   std::memcpy(head.data(), &header, sizeof header);
   head += text;
-  header.head_sum = sumOfHead(head);
+  header.head_sum = checksumOfHead(head);
   std::memcpy(head.data(), &header, sizeof header);
   return head;
 }
@@ -141,13 +141,13 @@ FileState readImage(int file, bool with_code, StoredImage& image) {
   if (header.text_bytes > rest || header.code_bytes != rest - header.text_bytes) return FileState::kDamaged;
   head.resize(sizeof header + header.text_bytes);
   if (!readAll(file, std::as_writable_bytes(std::span(head).subspan(sizeof header))) ||
-      sumOfHead(head) != header.head_sum || !readText(std::string_view(head).substr(sizeof header), image)) {
+      checksumOfHead(head) != header.head_sum || !readText(std::string_view(head).substr(sizeof header), image)) {
     return FileState::kDamaged;
   }
   image.key.digest = header.key;
   if (!with_code) return FileState::kSound;
   resizeAtOnce(image.code, header.code_bytes);
-  const bool is_sound = readAll(file, image.code) && sumOf(image.code) == header.code_sum;
+  const bool is_sound = readAll(file, image.code) && checksumOf(image.code) == header.code_sum;
   return is_sound ? FileState::kSound : FileState::kDamaged;
 }
 
