@@ -53,7 +53,7 @@ class Dataset:
     def rows(self, first: int, count: int) -> Dataset:
         """A data set of the rows ``first`` to ``first + count - 1``, copied where they are."""
         first, count = _count_of(first, "first", _MOST), _count_of(count, "count", _MOST)
-        return self._made(_core.rows(self._engine._engine, self._data, first, count))
+        return self._made(self._engine._core.rows(self._engine._engine, self._data, first, count))
 
     def sample(self, groups: int, seed: int) -> Dataset:
         """A data set of different groups of 128 adjacent rows, drawn without replacement, in their order.
@@ -61,15 +61,15 @@ class Dataset:
         The same rows, groups and seed give the same groups on every machine and in every version.
         """
         groups, seed = _count_of(groups, "groups", _MOST), _count_of(seed, "seed", _MOST)
-        return self._made(_core.sample(self._engine._engine, self._data, groups, seed))
+        return self._made(self._engine._core.sample(self._engine._engine, self._data, groups, seed))
 
     def with_weights(self, weights: Any) -> Dataset:
         """A data set of the same numbers with other weights: as of `Engine.upload`."""
-        engine = self._engine._engine
+        core, engine = self._engine._core, self._engine._engine
         if is_on_device(weights):
             array = device_array(weights, "weights", one_column=True)
-            return self._made(_core.with_device_weights(engine, self._data, array.as_tuple(), array.stream))
-        return self._made(_core.with_weights(engine, self._data, column_of(weights, "weights")))
+            return self._made(core.with_device_weights(engine, self._data, array.as_tuple(), array.stream))
+        return self._made(core.with_weights(engine, self._data, column_of(weights, "weights")))
 
     def subtrees(self) -> dict[str, int]:
         """Figures of the values of recurring subtrees that are kept with the data (``subtree_bytes`` of `Engine`)."""
@@ -174,6 +174,9 @@ class Engine:
         Error: A device that does not exist.
     """
 
+    _core: Any = _core  # what evaluates: the extension module, or for srjit.mpi all ranks
+    _program_type: type[Program] = Program
+
     def __init__(self, device: str = "auto", precision: str = "f32", math: str = "precise", tier: str = "auto", *,
                  threads: int = 0, cache_dir: str | os.PathLike | None = None, device_bytes: int = 0, subtree_bytes: int = 0,
                  max_nodes: int = 0, max_call_nodes: int = 0, max_seconds: float = 0):
@@ -235,7 +238,7 @@ class Engine:
         columns = columns_of(X)
         target = None if y is None else column_of(y, "y")
         row_weights = None if weights is None else column_of(weights, "weights")
-        return Dataset(_core.upload(self._engine, columns, target, row_weights, names), self, names)
+        return Dataset(self._core.upload(self._engine, columns, target, row_weights, names), self, names)
 
     def _adopt(self, X: Any, y: Any, weights: Any, names: list[str]) -> Dataset:
         columns = device_array(X, "X")
@@ -251,7 +254,7 @@ class Engine:
         if len(streams) > 1:
             raise ValueError("X, y and weights are of different streams; synchronise them before")
         tuples = [None if array is None else array.as_tuple() for array in vectors]
-        data = _core.adopt(self._engine, columns.as_tuple(), *tuples, streams.pop() if streams else 0, names)
+        data = self._core.adopt(self._engine, columns.as_tuple(), *tuples, streams.pop() if streams else 0, names)
         data.owner = [array.owner for array in arrays]
         return Dataset(data, self, names)
 
@@ -290,9 +293,9 @@ class Engine:
             names = names.names
         if _is_token_arrays(expressions):
             arrays = token_arrays(*expressions)
-            return Program(_core.compile_arrays(self._engine, *arrays, prefix, *options), names)
+            return self._program_type(self._core.compile_arrays(self._engine, *arrays, prefix, *options), names)
         population = population_of(expressions, language, names, self._max_nodes)
-        return Program(_core.compile_tokens(self._engine, population._tokens, *options), population.names)
+        return self._program_type(self._core.compile_tokens(self._engine, population._tokens, *options), population.names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
              nan: str = "propagate", *, prefix: bool = False) -> Losses:
@@ -319,11 +322,11 @@ class Engine:
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
+            result = self._core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
                                           *_words(loss, nan))
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            result = _core.loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
+            result = self._core.loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
         return _losses(result, vectors)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -334,11 +337,11 @@ class Engine:
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
+            pending = self._core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
                                                   *_words(loss, nan))
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            pending = _core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
+            pending = self._core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
         return Pending(pending, lambda result: _losses(result, vectors))
 
     def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
@@ -362,12 +365,12 @@ class Engine:
         shape = _shape_by_vector((len(program), data.shape[0]), vectors)
         if out is not None and is_on_device(out):
             array = self._device_output(shape, out)
-            _check_some(program, _core.predict_on_device(
+            _check_some(program, self._core.predict_on_device(
                 self._engine, program._program, self._data_of(data, program), numbers, array.as_tuple(), array.stream,
                 out))
             return out
         out = self._output(shape, out)
-        _check_some(program, _core.predict(self._engine, program._program, self._data_of(data, program), numbers,
+        _check_some(program, self._core.predict(self._engine, program._program, self._data_of(data, program), numbers,
                                            out.reshape(-1)))
         return out
 
@@ -376,7 +379,7 @@ class Engine:
         """`predict` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
         out = self._output(_shape_by_vector((len(program), data.shape[0]), vectors), out)
-        pending = _core.submit_predict(self._engine, program._program, self._data_of(data, program), numbers, out.reshape(-1))
+        pending = self._core.submit_predict(self._engine, program._program, self._data_of(data, program), numbers, out.reshape(-1))
         return Pending(pending, lambda _: out)
 
     def gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -389,14 +392,14 @@ class Engine:
             by: ``"parameters"`` or ``"variables"`` (all columns of the data).
         """
         numbers, vectors = _parameters_of(program, parameters)
-        result = _core.gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
+        result = self._core.gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
         return _gradients(result, vectors, program, data, by)
 
     def submit_gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
                         nan: str = "propagate", by: str = "parameters") -> Pending:
         """`gradient` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
-        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
+        pending = self._core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
         return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
 
     def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
@@ -416,12 +419,12 @@ class Engine:
         shape = _shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors)
         if out is not None and is_on_device(out):
             array = self._device_output(shape, out)
-            _check_some(program, _core.jacobian_on_device(
+            _check_some(program, self._core.jacobian_on_device(
                 self._engine, program._program, self._data_of(data, program), numbers, by, array.as_tuple(),
                 array.stream, out))
             return out
         out = self._output(shape, out)
-        _check_some(program, _core.jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
+        _check_some(program, self._core.jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
                                             out.reshape(-1)))
         return out
 
@@ -430,7 +433,7 @@ class Engine:
         """`jacobian` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
         out = self._output(_shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors), out)
-        pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
+        pending = self._core.submit_jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
                                         out.reshape(-1))
         return Pending(pending, lambda _: out)
 
@@ -451,7 +454,7 @@ class Engine:
             step_tolerance: Converged if the next step is no longer than this share of the parameters.
         """
         numbers = _starts_of(program, starts)
-        result = _core.fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
+        result = self._core.fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
                            _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return _fits(result)
 
@@ -460,13 +463,13 @@ class Engine:
                    step_tolerance: float = _core.STEP_TOLERANCE) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
         numbers = _starts_of(program, starts)
-        pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
+        pending = self._core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
                                    _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return Pending(pending, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
         """Does in advance what the first `predict` (``loss=None``) or `loss` of this kind would do."""
-        _core.prepare(self._engine, program._program, self._data_of(data, program),
+        self._core.prepare(self._engine, program._program, self._data_of(data, program),
                       None if loss is None else text_of(loss, "loss"), text_of(nan, "nan"))
 
     def _data_of(self, data: Any, program: Any) -> Any:

@@ -1,8 +1,7 @@
-"""What ranks of MPI send one another, and what each of a host gets of it.
+"""What ranks of MPI send one another.
 
-A call is a command (small, pickled, the same for all), arrays of which each rank gets all or its share, and replies: shares
-of results, gathered where they belong, and of ranks that have something to say a pickled text. Arrays travel as they
-lie in memory. All of it is nonblocking and in one order on every rank; `Channel.send` and `receive` wait for their end.
+A call is a command with each rank's share of its arrays, and a reply of each rank. mpi4py pickles them; arrays travel as
+they lie in memory.
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ import os
 import pickle
 import socket
 import time
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
+from ._errors import Error
 from ._packages import needs
 
 with needs("mpi4py"):
     from mpi4py import MPI
+    from mpi4py.util import pkl5
 
-_CHUNK = 1 << 30  # bytes of one broadcast: MPI counts in 32 bits
 _TAGS = 1 << 15  # tags that every MPI has
+_COMMAND = 0  # the tag of commands; replies have 1 to _TAGS - 1, in turn
 
 
 def device_of(node: Any) -> str:
@@ -52,128 +50,48 @@ class Channel:
     def __init__(self, comm: Any, root: int):
         if not 0 <= root < comm.size:
             raise ValueError(f"root is {root}, but there are {comm.size} ranks")
-        self.comm = comm.Dup()
-        self.root = root
-        self.rank: int = comm.rank
-        self.size: int = comm.size
+        self.comm = pkl5.Intracomm(comm.Dup())
+        self.root, self.rank, self.size = root, comm.rank, comm.size
         self.is_root = comm.rank == root
-        self.host = socket.gethostname()
+        self.hosts: list[str] = self.comm.allgather(socket.gethostname())
         self._calls = 0
-        self._sending: list[tuple[Any, Any]] = []
-        self._size = np.empty(1, np.int64)
-        self._incoming: Any = None
+        self._sending: list[Any] = []
+        self._large: Any = None  # a request among these
 
-    def exchange(self, value: Any) -> list[Any]:
-        """The values of all ranks, on all ranks."""
-        return self.comm.allgather(value)
-
-    def send(self, command: dict[str, Any], arrays: Sequence[tuple[np.ndarray, np.ndarray | None]] = ()) -> list[np.ndarray]:
-        """On the root: a command, and arrays with the bounds of the ranks' shares, or None for all of it to each.
-
-        Returns:
-            The root's shares. The others have theirs by now, so arrays may be changed.
-        """
-        command["arrays"] = [(array.dtype.str, len(array) if bounds is None else bounds) for array, bounds in arrays]
-        text = np.array(bytearray(pickle.dumps(command)), dtype=np.uint8)
-        requests = [self.comm.Ibcast(np.array([len(text)]), self.root), self.comm.Ibcast(text, self.root)]
-        parts = []
-        for array, bounds in arrays:
-            if bounds is None:
-                requests += self._broadcast(array)
-                parts.append(array)
-                continue
-            shares = [array, (np.diff(bounds), bounds[:-1]), _type_of(array.dtype)]
-            requests.append(self.comm.Iscatterv(shares, MPI.IN_PLACE, self.root))
-            parts.append(array[bounds[self.rank]:bounds[self.rank + 1]])
-        MPI.Request.Waitall(requests)
+    def send(self, command: dict[str, Any], shares: list[Any], everyone: list[Any]) -> int:
+        """On the root: a command, each rank's share, and what all get. All have them then. Returns the tag of replies."""
         self._calls += 1
-        return parts
+        command["calls"], command["for_all"] = self._calls, bool(everyone)
+        pkl5.Request.waitall([self.comm.isend((command, shares[rank]), rank, _COMMAND) for rank in range(self.size)
+                              if rank != self.root])
+        if everyone:
+            self.comm.bcast(everyone, self.root)
+        return self._calls % (_TAGS - 1) + 1
 
-    def arrived(self) -> bool:
-        """On the other ranks: whether there is a command to receive."""
-        if self._incoming is None:
-            self._incoming = self.comm.Ibcast(self._size, self.root)
-        return self._incoming.Test()
+    def receive(self) -> tuple[dict[str, Any], Any] | None:
+        """On the other ranks: the next command, and the arrays of this rank; None if there is none yet."""
+        message = self.comm.improbe(self.root, _COMMAND)
+        if message is None:
+            return None
+        command, share = message.recv()
+        self._calls = command["calls"]
+        return command, self.comm.bcast(None, self.root) if command["for_all"] else share
 
-    def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """On the other ranks: the command that has `arrived`, and this rank's shares."""
-        self._incoming = None
-        text = np.empty(self._size[0], np.uint8)
-        self.comm.Ibcast(text, self.root).Wait()
-        command = pickle.loads(text)
-        requests, parts = [], []
-        for dtype, shares in command["arrays"]:
-            if np.ndim(shares) == 0:
-                parts.append(np.empty(shares, dtype))
-                requests += self._broadcast(parts[-1])
-            else:
-                parts.append(np.empty(shares[self.rank + 1] - shares[self.rank], dtype))
-                requests.append(self.comm.Iscatterv(None, [parts[-1], _type_of(parts[-1].dtype)], self.root))
-        MPI.Request.Waitall(requests)
-        self._calls += 1
-        return command, parts
+    def reply(self, words: Any, is_large: bool) -> None:
+        """On the other ranks: begins to answer the command that was received last."""
+        self._sending = [request for request in self._sending if not request.test()[0]]
+        self._sending.append(self.comm.isend(words, self.root, self._calls % (_TAGS - 1) + 1))
+        self._large = self._sending[-1] if is_large else self._large
 
-    def reply(self, shares: Sequence[tuple[np.ndarray, int]], words: Any = None) -> None:
-        """On the other ranks: this rank's shares of the results, rows of so many numbers; and what else it has to say."""
-        text = np.frombuffer(b"" if words is None else pickle.dumps(words), np.uint8)
-        requests = [self.comm.Igather(np.array([len(text)]), None, self.root)]
-        if len(text):
-            self._sending.append((self.comm.Isend(text, self.root, self._calls % _TAGS), text))
-        types = [_rows_of(share.dtype, size) for share, size in shares]
-        for (share, size), rows in zip(shares, types):
-            requests.append(self.comm.Igatherv([share, len(share) // max(size, 1), rows], None, self.root))
-        MPI.Request.Waitall(requests)
-        for rows in types:
-            rows.Free()
-        self._sending = [(request, text) for request, text in self._sending if not request.Test()]
+    def is_busy(self) -> bool:
+        """On the other ranks: whether a large reply is on its way, which takes calls of MPI."""
+        if self._large is not None and self._large.test()[0]:
+            self._large = None
+        return self._large is not None
 
     def finish_replies(self) -> None:
-        """On the other ranks: waits until the root has read what this rank had to say."""
-        for request, _ in self._sending:
-            request.Wait()
-
-    def replies(self, wholes: Sequence[tuple[np.ndarray, int, np.ndarray]]) -> Replies:
-        """On the root: begins to gather results: arrays, numbers of a row, and bounds of the ranks' rows."""
-        return Replies(self, self._calls % _TAGS, wholes)
-
-    def _broadcast(self, array: np.ndarray) -> list[Any]:
-        numbers = array.view(np.uint8)
-        return [self.comm.Ibcast([numbers[begin:begin + _CHUNK], MPI.BYTE], self.root)
-                for begin in range(0, len(numbers), _CHUNK)]
-
-
-class Replies:
-    """Results on their way to the root, whose own share of the arrays may be written meanwhile."""
-
-    def __init__(self, channel: Channel, tag: int, wholes: Sequence[tuple[np.ndarray, int, np.ndarray]]):
-        self._channel = channel
-        self._tag = tag
-        self._lengths = np.zeros(channel.size, np.int64)
-        self._wholes = wholes
-        self._types = [_rows_of(whole.dtype, size) for whole, size, _ in wholes]
-        self._requests = [channel.comm.Igather(MPI.IN_PLACE, self._lengths, channel.root)]
-        for (whole, _, bounds), rows in zip(wholes, self._types):
-            self._requests.append(channel.comm.Igatherv(
-                MPI.IN_PLACE, [whole, (np.diff(bounds), bounds[:-1]), rows], channel.root))
-
-    def ready(self) -> bool:
-        """Whether `words` would return at once."""
-        return MPI.Request.Testall(self._requests)
-
-    def words(self) -> dict[int, Any]:
-        """Waits for all results. What ranks have to say, by rank."""
-        pause = Pause()
-        while not self._requests[0].Test():
-            pause.after(False)
-        MPI.Request.Waitall(self._requests)
-        for rows in self._types:
-            rows.Free()
-        words = {}
-        for rank in np.flatnonzero(self._lengths).tolist():
-            text = np.empty(self._lengths[rank], np.uint8)
-            self._channel.comm.Recv(text, rank, self._tag)
-            words[rank] = pickle.loads(text)
-        return words
+        """On the other ranks: waits until the root has their replies."""
+        pkl5.Request.waitall(self._sending)
 
 
 class Pause:
@@ -191,9 +109,18 @@ class Pause:
             time.sleep(5e-5)
 
 
-def _type_of(dtype: np.dtype) -> Any:
-    return MPI.Datatype.fromcode(dtype.char)
+def portable(problem: Exception) -> Exception:
+    """An exception that can be sent."""
+    try:
+        pickle.loads(pickle.dumps(problem))
+        return problem
+    except Exception:
+        return Error(f"{type(problem).__name__}: {problem}", "machine")
 
 
-def _rows_of(dtype: np.dtype, size: int) -> Any:
-    return _type_of(dtype).Create_contiguous(size).Commit()
+def error_of_rank(rank: int, host: str, problem: Exception) -> Error:
+    """What another rank ran into."""
+    message = f"rank {rank} on {host}: "
+    if isinstance(problem, Error):
+        return type(problem)(message + str(problem), problem.code, problem.where)
+    return Error(f"{message}{type(problem).__name__}: {problem}", "io" if isinstance(problem, OSError) else "machine")
