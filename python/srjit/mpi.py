@@ -45,11 +45,12 @@ class Program(_engine.Program):
 class Engine(_engine.Engine):
     """One engine per rank, called by one of them.
 
-    Every rank of ``comm`` makes the engine, with the same arguments. Then the root makes calls, from one thread, and the
-    others `serve`. A call divides its expressions among the ranks by their tokens; results lie in the order of the
-    expressions, on the root. Arrays are of the host's memory. ``submit_`` calls return when each rank has taken its share,
-    which it does when it has ended the call before; they cannot be stopped. What is wrong with arguments is an exception of the root, and the ranks serve on; so is what
-    another rank runs into, whose message names it. An exception that nothing catches ends the job, on whatever rank it is.
+    Every rank of ``comm`` makes the engine, with the same arguments. Then the root makes calls, from one thread, and
+    the others `serve`. A call divides its expressions among the ranks by their tokens; results lie in the order of
+    the expressions, on the root. Arrays are of the host's memory. ``submit_`` calls return when each rank has taken
+    its share, which it does when it has ended the call before; they cannot be stopped. What is wrong with arguments
+    is an exception of the root, and the ranks serve on; so is what another rank runs into, whose message names it. An
+    exception that nothing catches ends the job, on whatever rank it is.
 
     Args:
         device: ``"auto"``: the rank's number on its host selects the GPU, or the CPU is taken where there is none;
