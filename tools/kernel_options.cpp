@@ -57,7 +57,7 @@ Places divided(const std::vector<SourceLine>& lines, const KernelOptions& option
     }
   } else {
     const Tier tier = code == KernelCode::kHost ? Tier::kCompile : Tier::kInterpret;
-    for (const HostGroup& group : groupForHost(good, order, tier, options.longest)) {
+    for (const HostGroup& group : groupForHost(good, tier, options.longest)) {
       kernels.emplace_back(places[group.first], places[group.last - 1]);
     }
   }

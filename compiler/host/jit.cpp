@@ -18,11 +18,11 @@
 #include "compiler/host/kernels.h"
 #include "compiler/loader/shared_library.h"
 #include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/llvm_pipeline.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 #include "ir/ops.h"
-#include "passes/llvm/pipeline.h"
 
 namespace srjit {
 namespace {

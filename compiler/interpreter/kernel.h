@@ -17,9 +17,9 @@
 #include <string>
 
 #include "compiler/interpreter/handler_table.h"
+#include "compiler/lowering/llvm_passes.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
-#include "passes/llvm/passes.h"
 
 namespace srjit {
 

@@ -16,11 +16,11 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/IPO/Internalize.h>
 
+#include "compiler/lowering/llvm_pipeline.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/node_locations.h"
 #include "compiler/nvptx/emit_with_places.h"
 #include "compiler/target/architecture.h"
-#include "passes/llvm/pipeline.h"
 
 namespace srjit {
 namespace {

@@ -11,9 +11,9 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include "compiler/lowering/llvm_passes.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
-#include "passes/llvm/passes.h"
 
 namespace srjit {
 

@@ -15,11 +15,11 @@
 #include <span>
 #include <string>
 
+#include "compiler/lowering/llvm_passes.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
 #include "passes/dag.h"
-#include "passes/llvm/passes.h"
 
 namespace srjit {
 

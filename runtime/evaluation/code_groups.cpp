@@ -31,22 +31,21 @@ KernelGroups groupForKernels(const ProgramSource& source, std::span<const std::u
   return made;
 }
 
-std::vector<HostGroup> groupForHost(const ProgramSource& source, std::span<const std::uint32_t> chosen, Tier tier,
-                                    std::size_t longest) {
+std::vector<HostGroup> groupForHost(const ProgramSource& source, Tier tier, std::size_t longest) {
   std::vector<HostGroup> groups;
   std::size_t group_outputs = 0;
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const std::size_t length = source.lengthFactor(chosen[i]) * hostCodeLength(source.expressions[chosen[i]]);
-    const std::size_t outputs = source.outputOffset(chosen[i] + 1) - source.outputOffset(chosen[i]);
+  for (std::uint32_t e = 0; e < source.expressions.size(); ++e) {
+    const std::size_t length = source.lengthFactor(e) * hostCodeLength(source.expressions[e]);
+    const std::size_t outputs = source.outputOffset(e + 1) - source.outputOffset(e);
     const bool compiled = tier == Tier::kCompile && length <= longest;
     const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;
     if (groups.empty() || groups.back().compiled != compiled || group_outputs + outputs > limit ||
         (compiled && groups.back().length + length > kMaxCodeLength)) {
-      groups.push_back({i, i, compiled});
+      groups.push_back({e, e, compiled});
       group_outputs = 0;
     }
     group_outputs += outputs;
-    groups.back().last = i + 1;
+    groups.back().last = e + 1;
     groups.back().length += length;
   }
   return groups;

@@ -37,16 +37,15 @@ KernelGroups groupForKernels(const ProgramSource& source, std::span<const std::u
 inline constexpr std::size_t kInterpretedPerBatch = 8;
 inline constexpr std::size_t kCompiledPerBatch = 16;
 
-/// Adjacent expressions that form one graph, as indices into `chosen`.
+/// Adjacent expressions that form one graph.
 struct HostGroup {
-  std::size_t first, last;
+  std::uint32_t first, last;
   bool compiled;
   std::size_t length = 0;  ///< total of the group (hostCodeLength())
 };
 
-/// Divides the chosen expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted
-/// in either tier, kInterpret or kCompile.
-std::vector<HostGroup> groupForHost(const ProgramSource& source, std::span<const std::uint32_t> chosen, Tier tier,
-                                    std::size_t longest = kMaxCodeLength);
+/// Divides all expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted in
+/// either tier, kInterpret or kCompile.
+std::vector<HostGroup> groupForHost(const ProgramSource& source, Tier tier, std::size_t longest = kMaxCodeLength);
 
 }  // namespace srjit

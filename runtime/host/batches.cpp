@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -47,20 +48,22 @@ struct HostBatches::Draft {
   }
 };
 
-HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
+HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const ProgramSource& source, Tier tier, const Deadline& deadline)
+    : jit_(std::move(jit)) {
   const auto start = Clock::now();
-  const std::vector<HostGroup> groups = groupForHost(request.source, request.chosen, request.tier);
+  const std::vector<HostGroup> groups = groupForHost(source, tier);
   std::vector<Draft> drafts(groups.size());
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
     const auto began = Clock::now();
     Draft& draft = drafts[i];
-    const auto members = std::span(request.chosen).subspan(groups[i].first, groups[i].last - groups[i].first);
-    draft.batch.expressions.assign(members.begin(), members.end());
-    for (const std::uint32_t e : members) request.source.appendOutputs(e, draft.batch.outputs);
-    const Result<Dag> dag =
-        optimizedDag(members, {.program = request.source, .deadline = request.deadline}, Tier::kInterpret);
+    std::vector<std::uint32_t>& members = draft.batch.expressions;
+    members.resize(groups[i].last - groups[i].first);
+    std::iota(members.begin(), members.end(), groups[i].first);
+    for (const std::uint32_t e : members) source.appendOutputs(e, draft.batch.outputs);
+    const Result<Dag> dag = optimizedDag(members, {.program = source, .deadline = deadline},
+                                         groups[i].compiled ? Tier::kCompile : Tier::kInterpret);
     draft.seconds_passes = secondsSince(began);
-    request.deadline.check();
+    deadline.check();
     if (dag) {
       draft.make(*dag, *jit_, groups[i].compiled);
     } else {
@@ -68,7 +71,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
     }
     draft.seconds_codegen = secondsSince(began) - draft.seconds_passes;
   });
-  finish(drafts, request);
+  finish(drafts, source);
   linkHandlers();
   // Divides the wall time between the two steps in proportion to their core time.
   const double busy = seconds_passes_ + seconds_codegen_;
@@ -77,7 +80,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
   seconds_codegen_ = passed - seconds_passes_;
 }
 
-void HostBatches::finish(std::vector<Draft>& drafts, const HostRequest& request) {
+void HostBatches::finish(std::vector<Draft>& drafts, const ProgramSource& source) {
   batches_.reserve(drafts.size());
   for (Draft& draft : drafts) {
     nodes_ += draft.nodes;
@@ -88,16 +91,16 @@ void HostBatches::finish(std::vector<Draft>& drafts, const HostRequest& request)
       continue;
     }
     if (draft.batch.outputs.empty()) continue;  // derivatives by no parameters
-    takeParameters(draft, request);
+    takeParameters(draft, source);
     batches_.push_back(std::move(draft.batch));
   }
 }
 
-void HostBatches::takeParameters(Draft& draft, const HostRequest& request) {
+void HostBatches::takeParameters(Draft& draft, const ProgramSource& source) {
   draft.batch.parameters = parameters_.size();
-  for (const ParameterSource& source : draft.sources) {
-    const std::uint32_t member = source.isLiteral() ? 0 : draft.batch.expressions[source.expression];
-    parameters_.add(source, request.source.parameterOffset(member));
+  for (const ParameterSource& parameter : draft.sources) {
+    const std::uint32_t member = parameter.isLiteral() ? 0 : draft.batch.expressions[parameter.expression];
+    parameters_.add(parameter, source.parameterOffset(member));
   }
   for (const double constant : draft.batch.program.constants) parameters_.addLiteral(constant);
 }

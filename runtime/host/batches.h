@@ -29,20 +29,13 @@ struct HostBatch {
   bool contiguous() const noexcept { return outputs.back() - outputs.front() + 1 == outputs.size(); }
 };
 
-/// The expressions to compile, and how.
-struct HostRequest {
-  const ProgramSource& source;
-  std::vector<std::uint32_t> chosen;  ///< the expressions to compile, ascending
-  Tier tier;                          ///< kInterpret or kCompile
-  Deadline deadline = {};
-};
-
 /// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or
 /// an ErrorException if the deadline is over.
 class HostBatches {
  public:
-  /// Runs the passes and encodes or compiles, in parallel on the calling thread's arena.
-  HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request);
+  /// Runs the passes and encodes or compiles all expressions, for kInterpret or kCompile, in parallel on the calling
+  /// thread's arena.
+  HostBatches(std::shared_ptr<HostJit> jit, const ProgramSource& source, Tier tier, const Deadline& deadline);
 
   std::span<const HostBatch> batches() const noexcept { return batches_; }
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
@@ -58,8 +51,8 @@ class HostBatches {
 
  private:
   struct Draft;
-  void finish(std::vector<Draft>& drafts, const HostRequest& request);
-  void takeParameters(Draft& draft, const HostRequest& request);
+  void finish(std::vector<Draft>& drafts, const ProgramSource& source);
+  void takeParameters(Draft& draft, const ProgramSource& source);
   void linkHandlers();
 
   std::shared_ptr<HostJit> jit_;

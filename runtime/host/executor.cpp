@@ -77,10 +77,7 @@ class HostExecutor final : public Executor {
     TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
-    HostRequest request{source, {}, tier, deadline};
-    request.chosen.resize(source.expressions.size());
-    for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
-    arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, request); });
+    arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, source, tier, deadline); });
     state.failures = state.batches->failures();
     state.info.nodes_after = state.batches->nodes();
     state.info.seconds_passes = state.batches->secondsPasses();

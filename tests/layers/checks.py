@@ -32,8 +32,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Libraries by the prefixes of their headers, and the leftmost layer that may include them.
 LIBRARIES = {
-    "LLVM targets": (re.compile(r"llvm/(MC|Target|ExecutionEngine|CodeGen)/"), "compiler"),
-    "LLVM": (re.compile(r"(llvm|llvm-c)/"), "passes"),
+    "LLVM": (re.compile(r"(llvm|llvm-c)/"), "compiler"),
     "oneTBB": (re.compile(r"(oneapi/)?tbb(/|\.h)"), "compiler"),
     "nvJitLink": (re.compile(r"(nvJitLink|nvPTXCompiler|nvrtc)\.h"), "compiler"),
     "CUDA": (re.compile(r"cu(da\w*)?\.h|cuda/|cuda_runtime\w*\.h"), "runtime"),

@@ -14,8 +14,8 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/SourceMgr.h>
 
+#include "compiler/lowering/llvm_pipeline.h"
 #include "compiler/nvptx/toolkit.h"
-#include "passes/llvm/pipeline.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

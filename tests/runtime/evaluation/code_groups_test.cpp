@@ -91,7 +91,7 @@ TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
   for (const std::size_t additions : {1, 100, 400, 2047}) {
     const std::vector<Expression> expressions(50, sumOf(additions));
     std::size_t next = 0;
-    for (const HostGroup& group : groupForHost(sourceOf(expressions), allOf(expressions), Tier::kCompile)) {
+    for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kCompile)) {
       EXPECT_TRUE(group.compiled);
       EXPECT_EQ(group.first, next);
       EXPECT_LE(group.last - group.first, kCompiledPerBatch);
@@ -105,15 +105,15 @@ TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
 
 TEST(HostGroups, TooLongExpressionsAreNotCompiled) {
   const std::vector<Expression> expressions = {sumOf(1), sumOf(2048), sumOf(2)};
-  const std::vector<HostGroup> groups = groupForHost(sourceOf(expressions), allOf(expressions), Tier::kCompile);
+  const std::vector<HostGroup> groups = groupForHost(sourceOf(expressions), Tier::kCompile);
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_TRUE(groups[0].compiled);
   EXPECT_FALSE(groups[1].compiled);
   EXPECT_TRUE(groups[2].compiled);
-  for (const HostGroup& group : groupForHost(sourceOf(expressions), allOf(expressions), Tier::kCompile, 4097)) {
+  for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kCompile, 4097)) {
     EXPECT_TRUE(group.compiled);
   }
-  for (const HostGroup& group : groupForHost(sourceOf(expressions), allOf(expressions), Tier::kInterpret)) {
+  for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kInterpret)) {
     EXPECT_FALSE(group.compiled);
   }
 }

@@ -5,8 +5,8 @@
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/Module.h>
 
+#include "compiler/lowering/llvm_passes.h"
 #include "ir/error.h"
-#include "passes/llvm/passes.h"
 
 namespace srjit {
 

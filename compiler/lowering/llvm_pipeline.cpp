@@ -1,4 +1,4 @@
-#include "passes/llvm/pipeline.h"
+#include "compiler/lowering/llvm_pipeline.h"
 
 #include <llvm/Passes/PassBuilder.h>
 
