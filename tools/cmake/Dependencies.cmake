@@ -103,9 +103,6 @@ else()
   target_link_libraries(srjit_sqlite INTERFACE sqlite3)
 endif()
 
-if(SRJIT_BUILD_TESTS)
-  find_package(benchmark QUIET)
-endif()
 # MPFR, for true values of functions. SRJIT_MPFR_INCLUDE is false where it is missing.
 find_path(SRJIT_MPFR_INCLUDE mpfr.h)
 if(SRJIT_MPFR_INCLUDE)
