@@ -6,7 +6,7 @@
 #include "compiler/kernels/assembler.h"
 #include "ir/text.h"
 #include "tools/bench/designs/code.h"
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 

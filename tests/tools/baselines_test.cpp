@@ -1,5 +1,5 @@
 // The baselines of the benchmarks on a model of a GPU, which runs their PTX, and on the processor.
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
 
 #include <cmath>
 #include <limits>

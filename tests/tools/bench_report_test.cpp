@@ -1,7 +1,7 @@
 // The benchmark's report: figures with their targets, and pieces that were skipped.
 #include <gtest/gtest.h>
 
-#include "tools/bench/bench.h"
+#include "tools/bench/harness.h"
 
 namespace srjit {
 namespace {

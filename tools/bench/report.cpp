@@ -9,7 +9,7 @@
 
 #include "compiler/kernels/identity.h"
 #include "runtime/cuda/context.h"
-#include "tools/bench/bench.h"
+#include "tools/bench/harness.h"
 #include "tools/files/output.h"
 #include "tools/machine.h"
 

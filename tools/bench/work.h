@@ -8,8 +8,8 @@
 
 #include "ir/text.h"
 #include "tests/generators/population.h"
-#include "tools/bench/bench.h"
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
+#include "tools/bench/harness.h"
 
 namespace srjit {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
 
 namespace srjit {
 

@@ -10,7 +10,7 @@
 #include "ir/numbers/rounding.h"
 #include "ir/numeric.h"
 #include "runtime/cuda/handles.h"
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
 
 namespace srjit {
 

@@ -3,7 +3,7 @@
 // Tables, which hold what differs between scenarios:
 //   scenarios.def  name, time limit, what it measures; the function bench<Id>(const Bench&) is in scenarios/
 //   targets.def    limits of figures, by scenario and name
-//   designs/       published evaluators that are measured in the same run (designs/design.h)
+//   designs/       published evaluators that are measured in the same run (designs/baseline.h)
 //
 // Scenarios: thesis-1 to -3, mit-generation, mixed, arithmetic: published workloads and random trees, beside designs;
 // fresh: generations of new expressions; gradients; modes: precisions; functions: one at a time, beside libraries';

@@ -1,4 +1,4 @@
-#include "tools/bench/designs/design.h"
+#include "tools/bench/designs/baseline.h"
 
 #include "tools/bench/designs/device.h"
 

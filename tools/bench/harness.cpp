@@ -1,4 +1,4 @@
-#include "tools/bench/bench.h"
+#include "tools/bench/harness.h"
 
 #include <algorithm>
 #include <filesystem>
