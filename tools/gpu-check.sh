@@ -2,7 +2,7 @@
 # Checks a machine with a GPU: tests, compute-sanitizer where it is found, and the benchmark of docs/history/measurements.md.
 # Needs nothing but the programs of the preset `static` (docs/internals/contributing.md), which may have been built elsewhere.
 #
-#   tools/gpu-check.sh [DIR]     DIR holds sr-jit, test_gpu and sr-jit-gpu-bench (build/static)
+#   tools/gpu-check.sh [DIR]     DIR holds sr-jit, test_gpu and sr-jit-bench (build/static)
 #
 #   --out DIR          where logs and JSON go (build/gpu-check)
 #   --quick            few tests, a short benchmark
@@ -58,7 +58,7 @@ done
 [[ "$device" == cpu ]] && quick=true sanitizer=false
 programs="${programs:-$here/../build/static}"
 out="${out:-$here/../build/gpu-check}"
-for program in sr-jit test_gpu sr-jit-gpu-bench; do
+for program in sr-jit test_gpu sr-jit-bench; do
   [[ -x "$programs/$program" ]] || fail 2 "no program $programs/$program; docs/internals/contributing.md says how to build it"
 done
 programs="$(cd "$programs" && pwd)"
@@ -162,8 +162,8 @@ fi
 
 bench=(--device "$device" --json "$out/bench.json" --commit "$commit")
 $quick && bench+=(--quick)
-[[ "$device" == cpu ]] && bench+=(--seconds 300)
-step bench 400 "$programs/sr-jit-gpu-bench" "${bench[@]}"
+$quick || bench+=(--seconds 370)
+step bench 400 "$programs/sr-jit-bench" "${bench[@]}"
 grep -E ' (reached|MISSED) |^FAILED|samples\]' "$out/bench.log" | tee -a "$summary"
 
 if ((failures)); then

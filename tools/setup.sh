@@ -9,7 +9,7 @@ SRJIT_BUILD_PACKAGES=(
   libboost-iostreams-dev libcsv-dev zlib1g-dev libbz2-dev liblzma-dev libzstd-dev
 )
 SRJIT_TEST_PACKAGES=(
-  libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
+  libgtest-dev libgmock-dev libmpfr-dev
   pkgconf                         # finds the installed libraries, as programs do
   sollya                          # writes the polynomials of ir/functions again
   libclang-rt-19-dev              # sanitizers and libFuzzer

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "tests/gpu/machine.h"
-#include "tools/bench/baselines/check.h"
-#include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/baselines/operators.h"
+#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/code.h"
+#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {
@@ -23,12 +23,12 @@ TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
   generator.ops.clear();
   for (const BaselineOp& row : allBaselineOps()) generator.ops.push_back(row.op);
   const Workload w = Workload::random(generator, 64, 10861, Spread::kTame, Precision::kF32);
-  BaselineData data;
-  if (device != "cpu") data.ordinal = static_cast<unsigned>(std::stoul(device.substr(device.find(':') + 1)));
+  BenchData data;
+  const unsigned ordinal = device == "cpu" ? 0 : static_cast<unsigned>(std::stoul(device.substr(device.find(':') + 1)));
   for (const auto& column : w.columns) data.columns.emplace_back(column.begin(), column.end());
   data.target.assign(w.target.begin(), w.target.end());
   try {
-    const std::unique_ptr<Baseline> baseline = GetParam().make(data);
+    const std::unique_ptr<Baseline> baseline = GetParam().make(data, ordinal);
     const BaselineAgreement agreement = checkBaseline(*baseline, w.expressions, data, w.parameters, {1, 64, 200});
     EXPECT_GT(agreement.promised, agreement.compared / 4);
     EXPECT_GT(agreement.sums, 10U);

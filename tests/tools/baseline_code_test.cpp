@@ -5,15 +5,9 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/text.h"
-#include "tools/bench/baselines/design.h"
-#include "tools/bench/baselines/designs/cuda_source.h"
-#include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/baselines/designs/ptx_transpiler.h"
-#include "tools/bench/baselines/designs/stack_interpreter.h"
-#include "tools/bench/baselines/designs/subtree_cache.h"
-#include "tools/bench/baselines/designs/tree_arrays.h"
-#include "tools/bench/baselines/functions.h"
-#include "tools/bench/baselines/operators.h"
+#include "tools/bench/designs/code.h"
+#include "tools/bench/designs/baseline.h"
+#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {

@@ -1,5 +1,5 @@
 // The baselines of the benchmarks on a model of a GPU, which runs their PTX, and on the processor.
-#include "tools/bench/baselines/design.h"
+#include "tools/bench/designs/baseline.h"
 
 #include <cmath>
 #include <limits>
@@ -12,11 +12,10 @@
 #include "runtime/engine.h"
 #include "tests/generators/population.h"
 #include "tests/gpu_model/fake_driver.h"
-#include "tools/bench/baselines/check.h"
-#include "tools/bench/baselines/designs/cpu_switch.h"
-#include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/baselines/device.h"
-#include "tools/bench/baselines/operators.h"
+#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/code.h"
+#include "tools/bench/designs/device.h"
+#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {
@@ -38,9 +37,9 @@ std::vector<Expression> population(std::size_t count, std::uint64_t seed) {
   return ExpressionGenerator(options).batch(count);
 }
 
-BaselineData dataOf(std::size_t rows) {
+BenchData dataOf(std::size_t rows) {
   Random random(3);
-  BaselineData data{.ordinal = 0, .columns = {}, .target = {}};
+  BenchData data;
   const auto column = [&] {
     std::vector<float> values(rows);
     for (float& value : values) value = static_cast<float>(random.between(-3.0, 3.0));
@@ -66,7 +65,7 @@ enum class Design { kStackEach, kStackOnce, kPtx, kNvrtc, kCache, kTrees, kCpu }
 struct Machine {
   explicit Machine(FakeDevice device = {}) : driver({.devices = {device}, .lag = true}) {}
 
-  std::unique_ptr<Baseline> make(Design design, const BaselineData& data) {
+  std::unique_ptr<Baseline> make(Design design, const BenchData& data) {
     const auto cuda = [this] { return Cuda::open(driver.load().value(), 0).value(); };
     switch (design) {
       case Design::kStackEach:
@@ -100,13 +99,13 @@ class Baselines : public ::testing::TestWithParam<Design> {
   void SetUp() override {
     if (GetParam() == Design::kNvrtc && !hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
   }
-  std::unique_ptr<Baseline> make(const BaselineData& data) { return machine_.make(GetParam(), data); }
+  std::unique_ptr<Baseline> make(const BenchData& data) { return machine_.make(GetParam(), data); }
 
   Machine machine_{deviceFor(GetParam())};
 };
 
 TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
-  const BaselineData data = dataOf(300);
+  const BenchData data = dataOf(300);
   const std::vector<Expression> expressions = population(40, 11);
   const std::vector<double> parameters = parametersOf(expressions, 5);
   const auto baseline = make(data);
@@ -117,7 +116,7 @@ TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
 }
 
 TEST_P(Baselines, TakePowersOfEverySign) {
-  BaselineData data;
+  BenchData data;
   data.columns.resize(2);
   for (const float x : {-2.0F, -0.5F, 0.0F, 1.5F}) {
     for (const float y : {-3.0F, -2.0F, -0.5F, 0.0F, 1.0F, 2.0F, 3.0F}) {
@@ -144,7 +143,7 @@ TEST_P(Baselines, TakePowersOfEverySign) {
 }
 
 TEST_P(Baselines, TakeNewParametersAndNewGenerations) {
-  const BaselineData data = dataOf(5);
+  const BenchData data = dataOf(5);
   const auto baseline = make(data);
   for (const auto& expressions : {expressionsOf({"p0*x0+p1", "x1", "p0*x0"}), expressionsOf({"x0+p0*p0*x2"}),
                                   expressionsOf({"x0*x1+p0", "x0*x1-p0", "x2", "3.5"})}) {
@@ -172,20 +171,17 @@ TEST_P(Baselines, TakeNewParametersAndNewGenerations) {
 }
 
 /// Sums of squared errors by an engine of the processor.
-std::vector<double> engineSums(std::span<const Expression> expressions, const BaselineData& data,
+std::vector<double> engineSums(std::span<const Expression> expressions, const BenchData& data,
                                std::span<const double> parameters) {
   const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast, .threads = 1}).value();
-  DataView view;
-  for (const auto& column : data.columns) view.columns.emplace_back(column);
-  view.target.emplace(data.target);
-  const Dataset dataset = engine.upload(view).value();
+  const Dataset dataset = engine.upload(data.view()).value();
   const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
   return engine.loss(program, dataset, parameters, {.kind = LossKind::kSse}).value().values;
 }
 
 // Uses more than one module of NVRTC, which has 100 expressions.
 TEST_P(Baselines, GiveTheSumsOfAnEngine) {
-  const BaselineData data = dataOf(130);
+  const BenchData data = dataOf(130);
   std::vector<Expression> expressions = population(100, 23);
   expressions.push_back(expressionsOf({"p0*x0+x1"})[0]);
   const std::vector<double> parameters = parametersOf(expressions, 9);
@@ -200,7 +196,7 @@ TEST_P(Baselines, GiveTheSumsOfAnEngine) {
 }
 
 TEST_P(Baselines, RejectInvalidInput) {
-  const BaselineData data = dataOf(5);
+  const BenchData data = dataOf(5);
   const auto baseline = make(data);
   const std::vector<Expression> expressions = expressionsOf({"p0*x0+x1"});
   if (GetParam() != Design::kCpu) {
@@ -228,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(, Baselines,
                          nameOfDesign);
 
 TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
-  const BaselineData data = dataOf(130);
+  const BenchData data = dataOf(130);
   const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0-x1", "x0*x1", "sin(x0+x1)", "x2"});
   for (const auto& [design, launches] : {std::pair{Design::kStackEach, 5U},
                                          {Design::kStackOnce, 1U},
@@ -252,7 +248,7 @@ TEST(DeviceBaselines, CudasFunctionsGiveTheSumsOfAnEngine) {
   FakeDevice device = deviceFor(Design::kNvrtc);
   device.multiprocessors = 1;
   Machine machine{device};
-  const BaselineData data = dataOf(5000);
+  const BenchData data = dataOf(5000);
   const std::vector<Expression> expressions = expressionsOf({"x0/(x1*x1+1)", "sqrt(abs(x0))", "x0*x1"});
   const auto baseline = makeNvrtcBaseline(Cuda::open(machine.driver.load().value(), 0).value(), data, Math::kPrecise);
   baseline->prepare(expressions);
@@ -264,7 +260,7 @@ TEST(DeviceBaselines, CudasFunctionsGiveTheSumsOfAnEngine) {
 
 // More programs than the maximum grid height need several launches.
 TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanTheGridLimit) {
-  const BaselineData data = dataOf(1);
+  const BenchData data = dataOf(1);
   std::vector<Expression> expressions(65536, expressionsOf({"x0"})[0]);
   expressions[65534] = expressionsOf({"x1"})[0];
   expressions[65535] = expressionsOf({"x2"})[0];
@@ -285,7 +281,7 @@ TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanTheGridLimit) {
 TEST(DeviceBaselines, LargePredictionsAreDividedIntoGroups) {
   FakeDevice device;
   device.memory_bytes = 96 << 10;
-  const BaselineData data = dataOf(256);
+  const BenchData data = dataOf(256);
   const std::vector<Expression> expressions(60, expressionsOf({"x0-x1"})[0]);
   for (const Design design : {Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kCache, Design::kTrees}) {
     Machine machine(device);
@@ -301,7 +297,7 @@ TEST(DeviceBaselines, LargePredictionsAreDividedIntoGroups) {
 }
 
 TEST(DeviceBaselines, CopyDirectlyToPinnedMemory) {
-  const BaselineData data = dataOf(256);
+  const BenchData data = dataOf(256);
   Machine machine;
   const auto cuda = Cuda::open(machine.driver.load().value(), 0).value();
   const auto baseline = makeStackBaseline(cuda, data, StackLaunches::kOnce);
@@ -330,14 +326,14 @@ TEST(BaselineList, MarksTheDesignsThatCompile) {
 TEST(BaselineList, ReportsAMissingDevice) {
   for (const BaselineInfo& info : allBaselines()) {
     if (std::string(info.name) == "cpu-switch") continue;
-    EXPECT_THROW(info.make({.ordinal = 1000, .columns = {{1}}, .target = {1}}), CudaFailure) << info.name;
+    EXPECT_THROW(info.make({.columns = {{1}}, .target = {1}}, 1000), CudaFailure) << info.name;
   }
 }
 
 /// A baseline that is correct except one prediction or sum.
 class Flawed final : public Baseline {
  public:
-  Flawed(const BaselineData& data, float off, double off_sum)
+  Flawed(const BenchData& data, float off, double off_sum)
       : right_(makeCpuSwitch(data)), off_(off), off_sum_(off_sum) {}
   void prepare(std::span<const Expression> expressions) override { right_->prepare(expressions); }
   void losses(std::span<const double> parameters, std::span<double> sums) override {
@@ -357,7 +353,7 @@ class Flawed final : public Baseline {
 };
 
 TEST(CheckBaseline, DetectsWrongResults) {
-  const BaselineData data = dataOf(100);
+  const BenchData data = dataOf(100);
   const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0*p0+p1", "x2*x2"});
   const std::vector<double> parameters = {0.5, 2.0};
   const auto messageOf = [&](float off, double off_sum) -> std::string {
@@ -374,7 +370,7 @@ TEST(CheckBaseline, DetectsWrongResults) {
 }
 
 TEST(CheckBaseline, FailsWhereNothingCanBeCompared) {
-  const BaselineData data = dataOf(100);
+  const BenchData data = dataOf(100);
   Flawed baseline(data, 1, 1);
   try {
     checkBaseline(baseline, expressionsOf({"log(x0-100)", "sqrt(x1-9)"}), data, {});
@@ -385,7 +381,7 @@ TEST(CheckBaseline, FailsWhereNothingCanBeCompared) {
 }
 
 TEST(CheckBaseline, SamplesHalfFromFiniteExpressions) {
-  const BaselineData data = dataOf(100);
+  const BenchData data = dataOf(100);
   std::vector<Expression> expressions(90, expressionsOf({"log(x0)"})[0]);
   expressions.resize(100, expressionsOf({"x0+x1"})[0]);
   Flawed baseline(data, 1, 1);
@@ -433,7 +429,7 @@ TEST(CompareSums, SumsNextToPolesOnlyNeedToBeLarge) {
 }
 
 TEST(CheckBaseline, SamplesManyExpressions) {
-  const BaselineData data = dataOf(50);
+  const BenchData data = dataOf(50);
   const std::vector<Expression> expressions = population(500, 17);
   Flawed baseline(data, 1, 1);
   const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1),

@@ -1,5 +1,5 @@
 // The benchmark of kept subtrees on a model of a GPU.
-#include "tools/bench/scenarios/kept_generations.h"
+#include "tools/bench/scenarios/sharing.h"
 
 #include "tests/gpu_model/slow_machine.h"
 
@@ -7,8 +7,8 @@ namespace srjit {
 namespace {
 
 TEST(KeptGenerations, OverlapWithTheirPredecessors) {
-  for (const char* const name : {"mit-generation", "mixed"}) {
-    const std::vector<Generation> generations = generationsOf(name, 3, 20);
+  for (const char* const name : {"formula", "mixed"}) {
+    const std::vector<std::vector<Expression>> generations = generationsOf(name, 3, 20);
     ASSERT_EQ(generations.size(), 3U);
     for (std::size_t g = 0; g < 3; ++g) {
       ASSERT_EQ(generations[g].size(), 20U);
@@ -21,24 +21,26 @@ TEST(KeptGenerations, OverlapWithTheirPredecessors) {
 TEST(KeptGenerations, AreComparedAndTimed) {
   SlowMachine machine(Precision::kF32, Math::kFast);
   const Engine engine = machine.keeping();
-  const BenchData columns(10, 200);
-  const std::vector<Generation> generations = generationsOf("mixed", 4, 30);
+  const BenchData columns = randomData(10, 200);
+  const std::vector<std::vector<Expression>> generations = generationsOf("mixed", 4, 30);
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     const Dataset data = engine.upload(columns.view()).value();
-    const nlohmann::ordered_json row = timeGenerations(engine, data, generations, tier);
-    EXPECT_EQ(row["tier"], tier == Tier::kCompile ? "compile" : "interpret");
-    EXPECT_EQ(row["rows"], 200);
-    EXPECT_EQ(row["columns"], 32);
-    EXPECT_GT(row["columns_computed"], 0);
-    for (const char* const way : {"kept", "computed"}) {
-      for (const char* const field : {"ready_ms", "losses_ms", "total_ms", "kernel_ms", "nodes", "columns_read"}) {
-        EXPECT_EQ(row[way][field].size(), 4U) << way << " " << field;
+    Report report(Json::object(), "");
+    Bench bench{.scenario = "sharing", .report = &report};
+    timeKept(bench, engine, data, generations, tier, {"generations"});
+    const Json figures = report.json(true)["figures"];
+    ASSERT_EQ(figures.size(), 8U) << "four of each way";
+    const auto last = [&](const char* way, const char* metric) {
+      for (const Json& figure : figures) {
+        EXPECT_EQ(figure["samples"], 2) << "from the third generation on";
+        if (figure["facts"]["way"] == way && figure["metric"] == metric) return figure["values"][1].get<double>();
       }
-    }
-    EXPECT_EQ(row["kept"]["columns_read"][1], 0);
-    EXPECT_GT(row["kept"]["columns_read"][3], 0);
-    EXPECT_EQ(row["computed"]["columns_read"][3], 0);
-    EXPECT_LT(row["kept"]["nodes"][3], row["computed"]["nodes"][3]);
+      return -1.0;
+    };
+    EXPECT_GT(last("subtrees kept", "columns read"), 0);
+    EXPECT_EQ(last("all computed", "columns read"), 0);
+    EXPECT_GT(last("subtrees kept", "a generation"), 0);
+    EXPECT_LT(last("subtrees kept", "nodes after the passes"), last("all computed", "nodes after the passes"));
   }
 }
 

@@ -92,7 +92,7 @@ TEST_F(Streams, FullStandardOutputFailsEveryCommand) {
 using StreamsSlow = Streams;  // sanitizers do not build the benchmark programs
 
 TEST_F(StreamsSlow, FullStandardOutputFailsTheBenchmarks) {
-  const Outcome outcome = shell("\"$SRJIT\" bench --list > /dev/full");
+  const Outcome outcome = shell("\"$SRJIT\" bench all --help > /dev/full");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("sr-jit: cannot write standard output"));
 }

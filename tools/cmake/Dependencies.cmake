@@ -92,9 +92,6 @@ add_library(srjit_csv INTERFACE)
 target_include_directories(srjit_csv SYSTEM INTERFACE ${SRJIT_CSV_INCLUDE})
 target_link_libraries(srjit_csv INTERFACE ${SRJIT_CSV_LIBRARY})
 
-if(SRJIT_BUILD_TESTS)
-  find_package(benchmark QUIET)
-endif()
 # MPFR, for true values of functions. SRJIT_MPFR_INCLUDE is false where it is missing.
 find_path(SRJIT_MPFR_INCLUDE mpfr.h)
 if(SRJIT_MPFR_INCLUDE)

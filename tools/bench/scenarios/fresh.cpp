@@ -1,232 +1,280 @@
 // Generations of which every expression is new, as a search evaluates each of them once: from expressions in memory to
 // losses on the host, beside designs that prepare little.
+#include "tools/bench/scenarios/fresh.h"
+
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "runtime/engine_parts.h"
-#include "tools/bench/scenarios/baseline_runs.h"
-#include "tools/bench/scenarios/fresh_generations.h"
-#include "tools/progress.h"
+#include "tests/generators/klein_nishina.h"
+#include "tests/generators/token_arrays.h"
+#include "tools/bench/runs.h"
 
 namespace srjit {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr std::size_t kFreshSamples = 15, kFrontEndSample = 10'000;
+constexpr double kMostSecondsToWait = 60;  // for kernels that are made in the background
+constexpr double kFreshSeconds = 2;        // per series, making the expressions included
 
-constexpr const char* kFreshPart = "fresh";
-constexpr double kProcessorMilliseconds = 15, kHalfKeptRatio = 0.6;  // targets
-constexpr std::size_t kSamples = 15;
-constexpr double kMostSecondsToWait = 60;        // for kernels that are made in the background
-constexpr double kSampleSeconds = 2;             // per series, making the expressions included
-constexpr std::size_t kFrontEndSample = 10'000;  // expressions
-
-struct FreshWork {
-  FreshKind kind;
-  const char* name;
-  std::size_t expressions, rows;
-  std::optional<Target> total_ms = {}, front_end_ns = {};
-
-  std::string what() const { return fmt::format("{} {} x {} rows", expressions, name, rows); }
-};
-
-/// Targets are for the whole sizes, those of times for a GPU.
-std::vector<FreshWork> worksOf(const BenchContext& context) {
-  const std::optional<Target> small_ns = atMost(45), random_ns = atMost(80);
-  constexpr const char *kSmall = "small expressions", *kRandom = "random trees", *kMutants = "mutated formulas";
-  if (context.quick) {
-    return {{FreshKind::kSmall, kSmall, 2000, 362},
-            {FreshKind::kRandom, kRandom, 200, 10860},
-            {FreshKind::kMutants, kMutants, 50, 20000}};
-  }
-  if (!context.onGpu()) {
-    return {{FreshKind::kSmall, kSmall, 250000, 362, {}, small_ns},
-            {FreshKind::kRandom, kRandom, 10000, 10860, atMost(kProcessorMilliseconds), random_ns},
-            {FreshKind::kMutants, kMutants, 2000, 100000}};
-  }
-  return {{FreshKind::kSmall, kSmall, 250000, 362, atMost(6), small_ns},
-          {FreshKind::kRandom, kRandom, 10000, 10860, atMost(2.5), random_ns},
-          {FreshKind::kMutants, kMutants, 2000, 1000000, atMost(4.5)}};
+TokenArrays arraysOf(std::span<const Expression> generation) {
+  TokenArrays arrays;
+  for (const Expression& expression : generation) arrays.addPostfix(expression);
+  return arrays;
 }
 
-/// The members of FreshTimes in JSON.
-constexpr std::pair<const char*, double FreshTimes::*> kTimes[] = {{"total_ms", &FreshTimes::total},
-                                                                   {"compile_ms", &FreshTimes::compile},
-                                                                   {"passes_ms", &FreshTimes::passes},
-                                                                   {"encoding_ms", &FreshTimes::encoding},
-                                                                   {"kernels_ms", &FreshTimes::kernels},
-                                                                   {"again_ms", &FreshTimes::again},
-                                                                   {"again_kernels_ms", &FreshTimes::again_kernels}};
+template <class T>
+void shuffleValues(Random& random, std::span<T> values) {
+  for (std::size_t left = values.size(); left > 1; --left) std::swap(values[left - 1], values[random.below(left)]);
+}
 
+/// One population of a device: its size, and times of series of generations.
 class FreshBench {
  public:
-  explicit FreshBench(const BenchContext& context)
-      : context_(context), engine_(context.engine(Math::kFast)), has_direct_(hasDirect(engine_)) {}
+  FreshBench(const Bench& bench, const char* population, std::size_t expressions, std::size_t rows)
+      : bench_(bench),
+        engine_(bench.engine()),
+        population_(population),
+        count_(expressions),
+        source_(population),
+        columns_(freshData(population, rows)),
+        data_(must(engine_.upload(columns_.view()))),
+        subject_(subjectOf(expressions, titleOfPopulation(), rows)) {}
 
-  void run() {
-    const std::vector<FreshWork> works = worksOf(context_);
-    Json shapes = Json::array();
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      shapes.push_back(shape(works[i], context_.left() / static_cast<double>(works.size() - i)));
-      context_.report->attach(kFreshPart, {{"shapes", shapes}});
+  void run(double seconds) {
+    const Stopwatch watch;
+    series(engine_, data_, subject_, Tier::kAuto);
+    if (bench_.onGpu()) {
+      series(engine_, data_, subject_, Tier::kInterpret);
+      if (hasDirect(engine_)) series(engine_, data_, subject_, Tier::kDirect);
+      divided();
     }
+    frontEnd();
+    if (population_ == "mixed") {
+      halfKeptSeries();
+      if (bench_.onGpu()) {
+        const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kFast}));
+        series(engine, must(engine.upload(columns_.view())), subject_.with("on the processor"), Tier::kAuto);
+      }
+    }
+    const std::vector<Expression> first = next();
+    const DesignWork work{
+        .subject = subject_, .data = columns_, .expressions = first, .renewed = [&] { return next(); }};
+    runDesigns(bench_, work, 0.9 * (seconds - watch.seconds()));
   }
 
  private:
-  std::vector<Expression> next(const FreshWork& work) { return source_.next(work.expressions); }
-
-  Json shape(const FreshWork& work, double seconds) {
-    const Stopwatch watch;
-    source_ = FreshSource(work.kind);
-    const BenchData data = dataFor(work.kind, work.rows);
-    const Dataset uploaded = must(engine_.upload(data.view()));
-    const std::vector<Expression> first = next(work);
-    Json row = {
-        {"population", work.name}, {"expressions", work.expressions}, {"rows", work.rows}, {"tokens", nodesOf(first)}};
-    row["fresh"] = series(engine_, uploaded, work, work.what(), Tier::kAuto, work.total_ms);
-    if (context_.onGpu()) {
-      row["interpreted"] = series(engine_, uploaded, work, work.what() + ", interpreted", Tier::kInterpret);
-      if (has_direct_) row["direct"] = series(engine_, uploaded, work, work.what() + ", direct code", Tier::kDirect);
-    }
-    if (context_.onGpu()) row["divided"] = divided(data, work);
-    row["front_end_ns"] = frontEnd(work);
-    if (work.kind == FreshKind::kRandom) {
-      row["half_kept"] = halfKeptSeries(uploaded, work);
-      if (context_.onGpu()) row["processor"] = processor(data, work);
-    }
-    const BaselineWork designs{
-        .part = kFreshPart, .what = work.what(), .data = data, .expressions = first, .renewed = [&] {
-          return next(work);
-        }};
-    row["baselines"] = runBaselines(context_, designs, 0.9 * (seconds - watch.seconds()));
-    return row;
+  const char* titleOfPopulation() const {
+    return population_ == "small" ? "small expressions" : population_ == "mixed" ? "random trees" : "mutated formulas";
   }
+  std::vector<Expression> next() { return source_.next(count_); }
 
   /// Samples of one tier, each of two new generations, one for each way to their losses, after two that are not timed:
   /// these load the kernels and grow buffers.
-  Json series(const Engine& engine, const Dataset& data, const FreshWork& work, const std::string& what, Tier tier,
-              std::optional<Target> target = {}) {
-    timeFresh(engine, data, next(work), tier);
-    if (tier != Tier::kDirect) awaitDeviceEncoding(engine, data, work);
-    timeOneCall(engine, data, next(work), tier);
+  void series(const Engine& engine, const Dataset& data, const Subject& subject, Tier tier) {
+    timeFresh(engine, data, next(), tier);
+    if (tier != Tier::kDirect) awaitDeviceEncoding(engine, data);
+    timeOneCall(engine, data, next(), tier);
     std::vector<FreshTimes> samples;
-    std::size_t encoded_on_device = 0;
     std::vector<double> one_call;
+    std::size_t encoded_on_device = 0;
     Tier served = tier;
-    Progress progress(what, kSamples, false);
-    context_.sample(kSamples, kSampleSeconds, [&] {
-      const FreshRun run = timeFresh(engine, data, next(work), tier);
+    bench_.sample(kFreshSamples, kFreshSeconds, [&] {
+      const FreshRun run = timeFresh(engine, data, next(), tier);
       samples.push_back(run.times);
-      served = run.tier;
+      served = run.program.status().tier;
       encoded_on_device = run.program.info().encoded_on_device;
-      one_call.push_back(timeOneCall(engine, data, next(work), tier).milliseconds);
-      progress.advance();
+      one_call.push_back(timeOneCall(engine, data, next(), tier).seconds);
       return run.times.total;
     });
-    Json json = {{"tier", nameOf(served)}, {"encoded_on_device", encoded_on_device}};
-    for (const auto& [key, member] : kTimes) {
-      json[key] = Json::array();
-      for (const FreshTimes& times : samples) json[key].push_back(times.*member);
-    }
-    std::vector<double> front_end;
-    for (const FreshTimes& times : samples) front_end.push_back(times.passes + times.encoding);
-    json["one_call_ms"] = one_call;
-    add(what + ": token arrays to losses", "ms", std::move(one_call), target, nameOf(served));
-    add(what + ": the same by compile() and loss()", "ms", json["total_ms"], {}, nameOf(served));
-    add(what + ": of that, passes and encoding", "ms", std::move(front_end));
-    add(what + ": evaluated again, kernels", "ms", json["again_kernels_ms"]);
-    return json;
+    const Subject named =
+        inTier(subject, tier).with("", {{"served", nameOf(served)}, {"encoded_on_device", encoded_on_device}});
+    const auto add = [&](const char* metric, const auto& of) {
+      std::vector<double> values;
+      for (const FreshTimes& times : samples) values.push_back(of(times));
+      bench_.add(named, metric, "ms", values);
+    };
+    bench_.add(named, "token arrays to losses", "ms", one_call, nameOf(served));
+    add("the same by compile() and loss()", [](const FreshTimes& t) { return t.total; });
+    add("of that, compile()", [](const FreshTimes& t) { return t.compile; });
+    add("of that, passes and encoding", [](const FreshTimes& t) { return t.passes + t.encoding; });
+    if (bench_.onGpu()) add("of that, kernels", [](const FreshTimes& t) { return t.kernels; });
+    add("evaluated again", [](const FreshTimes& t) { return t.again.wall; });
+    add("evaluated again, kernels", [](const FreshTimes& t) { return t.again.device; });
   }
 
   /// What encodes large populations on the device is made in the background.
-  void awaitDeviceEncoding(const Engine& engine, const Dataset& data, const FreshWork& work) {
-    if (work.kind != FreshKind::kSmall || !context_.onGpu() || context_.quick) return;
+  void awaitDeviceEncoding(const Engine& engine, const Dataset& data) {
+    if (population_ != "small" || !bench_.onGpu() || bench_.quick) return;
     const Stopwatch watch;
-    while (timeFresh(engine, data, next(work), Tier::kInterpret).program.info().encoded_on_device == 0) {
+    while (timeFresh(engine, data, next(), Tier::kInterpret).program.info().encoded_on_device == 0) {
       if (watch.seconds() > kMostSecondsToWait) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
   }
 
-  void add(std::string what, const char* unit, std::vector<double> samples, std::optional<Target> target = {},
-           std::string note = {}) const {
-    context_.report->add(kFreshPart, {std::move(what), unit, std::move(samples), target, std::move(note)});
-  }
-
-  /// One call with so many parts, whatever the engine would choose.
-  Json divided(const BenchData& data, const FreshWork& work) {
-    Json json = Json::array();
+  /// One call in a number of parts, whatever the engine would choose.
+  void divided() {
     for (const std::size_t parts : {1, 2, 3, 4, 8}) {
       EngineParts machine = EngineParts::ofMachine();
       machine.population_parts = parts;
-      const Engine engine = must(createEngine(
-          {.device = context_.device, .math = Math::kFast, .cache_directory = context_.cacheDirectory()}, machine));
-      const Dataset uploaded = must(engine.upload(data.view()));
-      const auto once = [&] { return timeOneCall(engine, uploaded, next(work), Tier::kAuto).milliseconds; };
+      const Engine engine = must(createEngine(bench_.options(), machine));
+      const Dataset data = must(engine.upload(columns_.view()));
+      const auto once = [&] { return timeOneCall(engine, data, next(), Tier::kAuto).seconds; };
       once();
-      awaitDeviceEncoding(engine, uploaded, work);
-      const std::vector<double> samples = context_.sample(kSamples, kSampleSeconds / 2, once);
-      add(fmt::format("{}: token arrays to losses, in {} part{}", work.what(), parts, parts == 1 ? "" : "s"), "ms",
-          samples);
-      json.push_back({{"parts", parts}, {"one_call_ms", samples}});
+      awaitDeviceEncoding(engine, data);
+      bench_.add(subject_.with(fmt::format("in {} part{}", parts, parts == 1 ? "" : "s"), {{"parts", parts}}),
+                 "token arrays to losses", "ms", bench_.sample(kFreshSamples, kFreshSeconds / 2, once));
     }
-    return json;
   }
 
-  Json frontEnd(const FreshWork& work) {
-    const Engine engine = must(Engine::create(
-        {.device = context_.device, .math = Math::kFast, .threads = 1, .cache_directory = context_.cacheDirectory()}));
-    const std::size_t count = std::min(work.expressions, kFrontEndSample);
-    const auto once = [&] { return frontEndNanoseconds(engine, source_.next(count)); };
+  void frontEnd() {
+    EngineOptions options = bench_.options();
+    options.threads = 1;
+    const Engine engine = must(Engine::create(options));
+    const std::size_t count = std::min(count_, kFrontEndSample);
+    const auto once = [&] { return frontEndSeconds(engine, source_.next(count)); };
     once();
-    std::vector<double> samples = context_.sample(kSamples, kSampleSeconds / 2, once);
-    add(fmt::format("{} {}, one thread: passes and encoding", count, work.name), "core-ns/token", samples,
-        work.front_end_ns);
-    return samples;
+    bench_.add({fmt::format("{} {}, one thread", count, titleOfPopulation()), {{"expressions", count}}},
+               "passes and encoding", "ns/token", bench_.sample(kFreshSamples, kFreshSeconds / 2, once));
   }
 
   /// Each sample is a fresh generation, and one in which half of that one is kept, while its program is alive.
-  Json halfKeptSeries(const Dataset& data, const FreshWork& work) {
-    std::vector<double> fresh, half, ratios;
-    context_.sample(kSamples, 2 * kSampleSeconds, [&] {
-      const std::vector<Expression> last = next(work);
-      const FreshRun before = timeFresh(engine_, data, last, Tier::kAuto);
-      const NextGeneration generation = halfKept(last, next(work), ratios.size());
-      const FreshRun after = timeFresh(engine_, data, generation.expressions, Tier::kAuto);
+  void halfKeptSeries() {
+    std::vector<double> half, ratios;
+    bench_.sample(kFreshSamples, 2 * kFreshSeconds, [&] {
+      const std::vector<Expression> last = next();
+      const FreshRun before = timeFresh(engine_, data_, last, Tier::kAuto);
+      const NextGeneration generation = halfKept(last, next(), ratios.size());
+      const FreshRun after = timeFresh(engine_, data_, generation.expressions, Tier::kAuto);
       compareKept(generation, after.losses, before.losses);
-      fresh.push_back(before.times.total);
       half.push_back(after.times.total);
       ratios.push_back(after.times.total / before.times.total);
       return after.times.total;
     });
-    const bool has_target = context_.onGpu() && !context_.quick;
-    add(work.what() + ", half of them of the generation before: token arrays to losses", "ms", half);
-    add(work.what() + ", half of them of the generation before: over a fresh generation", "times", ratios,
-        has_target ? std::optional(atMost(kHalfKeptRatio)) : std::nullopt);
-    return {{"fresh_ms", fresh}, {"half_kept_ms", half}, {"ratios", ratios}};
+    const Subject subject = subject_.with("half of them of the generation before");
+    bench_.add(subject, "token arrays to losses", "ms", half);
+    bench_.add(subject, "over a fresh generation", "times", ratios);
   }
 
-  /// All cores of the machine that has the GPU.
-  Json processor(const BenchData& data, const FreshWork& work) {
-    const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kFast}));
-    return series(engine, must(engine.upload(data.view())), work, work.what() + ", on the processor", Tier::kAuto,
-                  context_.quick ? std::nullopt : std::optional(atMost(kProcessorMilliseconds)));
-  }
-
-  const BenchContext& context_;
+  const Bench& bench_;
   const Engine engine_;
-  const bool has_direct_;
-  FreshSource source_{FreshKind::kSmall};  ///< of the present work; for all engines
+  const std::string population_;
+  const std::size_t count_;
+  FreshSource source_;
+  const BenchData columns_;
+  const Dataset data_;
+  const Subject subject_;
 };
 
 }  // namespace
 
-void benchFresh(const BenchContext& context) {
-  BenchContext losses = context;
+std::vector<Expression> FreshSource::next(std::size_t count) {
+  std::vector<Expression> generation;
+  std::vector<std::uint64_t> hashes;
+  generation.reserve(count);
+  hashes.reserve(count);
+  while (generation.size() < count) {
+    for (Expression& expression : populationOf(population_, count - generation.size(), ++seed_)) {
+      const std::uint64_t hash = hashOf(expression);
+      if (seen_.contains(hash)) continue;
+      generation.push_back(std::move(expression));
+      hashes.push_back(hash);
+    }
+  }
+  seen_.insert(hashes.begin(), hashes.end());
+  return generation;
+}
+
+BenchData freshData(std::string_view population, std::size_t rows) {
+  if (population == "formula") return formulaData(rows);
+  return positiveData(population == "small" ? 2 : kTreeColumns, rows);
+}
+
+NextGeneration halfKept(std::span<const Expression> last, std::span<const Expression> fresh, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::size_t> from(last.size());
+  std::iota(from.begin(), from.end(), std::size_t{0});
+  shuffleValues(random, std::span(from));
+  std::fill(from.begin() + static_cast<std::ptrdiff_t>(from.size() / 2), from.end(), NextGeneration::kNew);
+  shuffleValues(random, std::span(from));
+  NextGeneration next{.expressions = {}, .from = std::move(from)};
+  next.expressions.reserve(last.size());
+  for (std::size_t taken = 0; const std::size_t place : next.from) {
+    next.expressions.push_back(place == NextGeneration::kNew ? fresh[taken++] : last[place]);
+  }
+  return next;
+}
+
+FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
+  const std::vector<double> parameters = parameterNumbers(parametersOf(generation), 0);
+  const TokenArrays arrays = arraysOf(generation);
+  const Stopwatch watch;
+  Program program = must(engine.compile(arrays.view(), {.tier = tier, .expected_rows = data.rows()}));
+  if (!program.failures().empty()) throw BenchFailure{program.failures().front().error};
+  FreshTimes times{.compile = watch.seconds()};
+  Losses losses = must(engine.loss(program, data, parameters));
+  times.total = watch.seconds();
+  if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
+  const ProgramStatus status = program.status();
+  // Where machine code serves, it was made after compile().
+  const double made = status.tier == Tier::kInterpret ? 0 : status.seconds_compiling;
+  times.passes = program.info().seconds_passes;
+  times.encoding = program.info().seconds_codegen + made;
+  times.kernels = status.device_seconds;
+  times.again = timeLoss(engine, program, data, parameters);
+  return {times, std::move(losses.values), std::move(program)};
+}
+
+OneCall timeOneCall(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
+  const std::vector<double> parameters = parameterNumbers(parametersOf(generation), 0);
+  const TokenArrays arrays = arraysOf(generation);
+  const Stopwatch watch;
+  Losses losses = must(engine.loss(arrays.view(), data, parameters, {}, {.tier = tier}));
+  const double seconds = watch.seconds();
+  if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
+  return {seconds, std::move(losses.values)};
+}
+
+void compareKept(const NextGeneration& generation, std::span<const double> losses, std::span<const double> before) {
+  std::vector<double> kept, expected;
+  for (std::size_t e = 0; e < losses.size(); ++e) {
+    if (generation.from[e] == NextGeneration::kNew) continue;
+    kept.push_back(losses[e]);
+    expected.push_back(before[generation.from[e]]);
+  }
+  requireSameBits(kept, expected, "losses of kept expressions");
+}
+
+double frontEndSeconds(const Engine& engine, std::span<const Expression> generation) {
+  const Program program = must(engine.compile(arraysOf(generation).view(), {.tier = Tier::kInterpret}));
+  const ProgramInfo info = program.info();
+  return (info.seconds_passes + info.seconds_codegen) / static_cast<double>(info.nodes_before);
+}
+
+void benchFresh(const Bench& bench) {
+  Bench losses = bench;
   losses.predictions = false;
   losses.losses = true;
-  FreshBench(losses).run();
+  struct Work {
+    const char* population;
+    std::size_t expressions, rows, quick_expressions, quick_rows;
+  };
+  const std::size_t formula_rows = bench.onGpu() ? 1'000'000 : 100'000;
+  std::vector<Work> works = {{"small", 250'000, 362, 2000, 362},
+                             {"mixed", kTrees, kTreeRows, 200, kTreeRows},
+                             {"formula", 2000, formula_rows, 50, 20'000}};
+  for (; !works.empty(); works.erase(works.begin())) {
+    const Work& work = works.front();
+    FreshBench(losses, work.population, bench.quick ? work.quick_expressions : work.expressions,
+               bench.quick ? work.quick_rows : work.rows)
+        .run(bench.left() / static_cast<double>(works.size()));
+  }
 }
 
 }  // namespace srjit

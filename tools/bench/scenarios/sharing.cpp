@@ -1,81 +1,21 @@
 // Common subtrees of a population: their share of the tokens, the time that machine code saves by computing them once
-// per kernel, and the effect of the order of expressions.
+// per kernel, the effect of the order of expressions, and generations with and without kept values.
+#include "tools/bench/scenarios/sharing.h"
+
+#include <algorithm>
 #include <numeric>
-#include <unordered_map>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "compiler/kernels/sharing_order.h"
 #include "runtime/evaluation/optimized_dag.h"
-#include "tests/generators/enumeration.h"
 #include "tests/generators/klein_nishina.h"
-#include "tools/bench/gpu_context.h"
-#include "tools/bench/scenarios/baseline_runs.h"
-#include "tools/bench/scenarios/kept_generations.h"
-#include "tools/bench/scenarios/roofline.h"
-#include "tools/progress.h"
+#include "tools/bench/designs/code.h"
 
 namespace srjit {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kSharingPart = "sharing";
-constexpr std::size_t kBatches[] = {1, 16, 64};
-constexpr std::size_t kLeastSubtree = 3, kLargerSubtrees[] = {8, 16, 32};  // tokens
-
-struct SharedPopulation {
-  const char* name;
-  std::vector<Expression> expressions;
-  std::size_t columns;
-};
-
-std::string keyOf(std::span<const Token> subtree) {
-  std::string key;
-  for (const Token& token : subtree) {
-    key +=
-        fmt::format("{} {} {} {};", static_cast<int>(token.kind), static_cast<int>(token.op), token.index, token.value);
-  }
-  return key;
-}
-
-/// Calls visit(key, size) for the subtrees of at least kLeastSubtree tokens without parameters, larger ones first. If
-/// it returns true, the subtrees inside are skipped.
-template <class Visit>
-void forSubtrees(const Expression& expression, const Visit& visit) {
-  const auto tokens = expression.tokens();
-  const std::vector<std::uint32_t> starts = subtreeStarts(tokens);
-  for (std::size_t end = tokens.size(); end > 0;) {
-    const auto subtree = tokens.subspan(starts[end - 1], end - starts[end - 1]);
-    const bool has_parameter =
-        std::ranges::any_of(subtree, [](const Token& token) { return token.kind == Token::Kind::kParameter; });
-    const bool covered = subtree.size() >= kLeastSubtree && !has_parameter && visit(keyOf(subtree), subtree.size());
-    end = covered ? starts[end - 1] : end - 1;
-  }
-}
-
-/// The share of tokens in subtrees of at least `least` tokens that are in `known` or, if that is null, occur twice in
-/// the population.
-double coveredPart(std::span<const Expression> expressions, const std::unordered_set<std::string>* known,
-                   std::size_t least = kLeastSubtree) {
-  std::unordered_map<std::string, int> uses;
-  for (const Expression& expression : expressions) {
-    forSubtrees(expression, [&](const std::string& key, std::size_t) {
-      ++uses[key];
-      return false;
-    });
-  }
-  std::size_t covered = 0;
-  for (const Expression& expression : expressions) {
-    forSubtrees(expression, [&](const std::string& key, std::size_t size) {
-      const bool counts = size >= least && (known != nullptr ? known->contains(key) : uses[key] > 1);
-      covered += counts ? size : 0;
-      return counts;
-    });
-  }
-  return static_cast<double>(covered) / nodesOf(expressions);
-}
+constexpr std::size_t kUnread = 2;  // generations before the first that can read kept values
 
 std::size_t nodesOfBatches(std::span<const Expression> expressions, std::size_t batch) {
   std::size_t nodes = 0;
@@ -97,192 +37,160 @@ std::vector<Expression> ordered(std::span<const Expression> expressions) {
   return sorted;
 }
 
+/// Nodes and times of one population in machine code, in the order given and ordered by what expressions share.
 class SharingBench {
  public:
-  SharingBench(const BenchContext& context, const SharedPopulation& population, std::size_t rows)
-      : context_(context),
-        population_(population),
-        sorted_(ordered(population.expressions)),
-        engine_(context.engine(Math::kFast)),
-        data_(must(engine_.upload(BenchData(population.columns, rows).view()))) {}
+  SharingBench(const Bench& bench, const char* name, std::vector<Expression> expressions, std::size_t columns,
+               std::size_t rows)
+      : bench_(bench),
+        expressions_(std::move(expressions)),
+        sorted_(ordered(expressions_)),
+        engine_(bench.engine()),
+        data_(must(engine_.upload(randomData(columns, rows).view()))),
+        subject_(subjectOf(expressions_.size(), name, rows)) {}
 
-  Json run() {
-    const Stopwatch watch;
-    ordered(population_.expressions);
-    const double order_seconds = watch.seconds();
-    Json row = {{"name", population_.name},
-                {"expressions", population_.expressions.size()},
-                {"tokens", nodesOf(population_.expressions)},
-                {"covered_by_common_subtrees", coveredPart(population_.expressions, nullptr)},
-                {"order_seconds", order_seconds},
-                {"batches", batches()}};
-    figure("tokens in common subtrees of 3 tokens or more", "part", {row["covered_by_common_subtrees"].get<double>()});
-    row["as_given"] = timed("as given", population_.expressions);
-    row["ordered"] = timed("ordered by what they share", sorted_);
-    row["alone"] = alone();
-    return row;
+  void run() {
+    const CachePlan plan = planSubtreeCache(expressions_, SIZE_MAX);
+    bench_.add(subject_, "tokens in common subtrees", "part",
+               {static_cast<double>(plan.covered) / static_cast<double>(plan.tokens)});
+    bench_.add(subject_, "tokens", "nodes", {static_cast<double>(plan.tokens)});
+    for (const std::size_t batch : {std::size_t{1}, std::size_t{16}, std::size_t{64}, expressions_.size()}) {
+      nodes("as given", expressions_, batch);
+      if (batch != 1 && batch != expressions_.size()) nodes("ordered", sorted_, batch);
+    }
+    timed("as given", expressions_);
+    timed("ordered", sorted_);
+    alone();
   }
 
  private:
-  void figure(const std::string& what, const char* unit, std::vector<double> samples) const {
-    context_.report->add(kSharingPart, {fmt::format("{}: {}", population_.name, what), unit, std::move(samples)});
+  void nodes(const char* order, std::span<const Expression> expressions, std::size_t batch) const {
+    bench_.add(subject_.with(fmt::format("{}, {} per graph", order, batch), {{"order", order}, {"batch", batch}}),
+               "nodes after the passes", "nodes", {static_cast<double>(nodesOfBatches(expressions, batch))});
   }
 
-  Json batches() const {
-    Json rows = Json::array();
-    const auto add = [&](std::size_t batch) {
-      const std::size_t given = nodesOfBatches(population_.expressions, batch);
-      const bool same = batch == 1 || batch == population_.expressions.size();
-      const std::size_t sorted = same ? given : nodesOfBatches(sorted_, batch);
-      rows.push_back({{"expressions_per_graph", batch}, {"nodes_as_given", given}, {"nodes_ordered", sorted}});
-      figure(fmt::format("nodes after the passes, {} per graph", batch), "nodes", {static_cast<double>(given)});
-      if (same) return;
-      figure(fmt::format("nodes after the passes, {} per graph, ordered", batch), "nodes",
-             {static_cast<double>(sorted)});
-    };
-    for (const std::size_t batch : kBatches) add(batch);
-    add(population_.expressions.size());
-    return rows;
-  }
-
-  Json timed(const char* name, std::span<const Expression> expressions) const {
-    const Stopwatch watch;
-    const Program program = engine_.compile(expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
-    must(engine_.prepare(program, data_, LossOptions{}));
-    const double ready = watch.seconds();
-    timeLoss(engine_, program, data_, {});
-    std::vector<double> kernels;
-    context_.sample(15, 1, [&] {
-      kernels.push_back(timeLoss(engine_, program, data_, {}).device * 1e3);
-      return kernels.back();
-    });
-    figure(fmt::format("machine code, {}: kernels", name), "ms", kernels);
-    figure(fmt::format("machine code, {}: making ready", name), "ms", {ready * 1e3});
-    return {{"kernel_ms", kernels}, {"ready_seconds", ready}};
+  double timed(const char* order, std::span<const Expression> expressions) const {
+    const auto [program, ready] =
+        makeReady(engine_, expressions, data_, {.tier = Tier::kCompile, .group_by_sharing = false});
+    const Series series = timeSeries(bench_, engine_, program, data_, 15, 1);
+    const Subject subject =
+        subject_.with(fmt::format("machine code, {}", order), {{"order", order}, {"kernels_of", expressions.size()}});
+    bench_.add(subject, "kernels", "ms", series.device);
+    bench_.add(subject, "making ready", "ms", {ready});
+    return medianOf(series.device);
   }
 
   // Kernels of one expression each, which share nothing, against common kernels of the same expressions.
-  Json alone() const {
-    const std::size_t count = context_.quick ? 8 : 128;
-    const auto chosen = evenlySpread(sorted_, std::min(count, sorted_.size()));
+  void alone() const {
+    const auto chosen = evenlySpread(sorted_, std::min<std::size_t>(bench_.quick ? 8 : 128, sorted_.size()));
     double seconds = 0;
     for (const Expression& expression : chosen) {
-      const Program program = engine_.compile({&expression, 1}, {.tier = Tier::kCompile});
-      must(engine_.prepare(program, data_, LossOptions{}));
-      timeLoss(engine_, program, data_, {});
-      seconds += medianOf(context_.sample(5, 0.05, [&] { return timeLoss(engine_, program, data_, {}).device; }));
+      const Program program = makeReady(engine_, {&expression, 1}, data_, {.tier = Tier::kCompile}).program;
+      seconds += medianOf(timeSeries(bench_, engine_, program, data_, 5, 0.05).device);
     }
-    const Program together = engine_.compile(chosen, {.tier = Tier::kCompile});
-    must(engine_.prepare(together, data_, LossOptions{}));
-    timeLoss(engine_, together, data_, {});
-    const double shared =
-        medianOf(context_.sample(9, 0.5, [&] { return timeLoss(engine_, together, data_, {}).device; }));
-    figure(fmt::format("machine code, {} expressions, a kernel each: kernels", chosen.size()), "ms", {seconds * 1e3});
-    figure(fmt::format("machine code, the same {} in common kernels: kernels", chosen.size()), "ms", {shared * 1e3});
-    return {{"expressions", chosen.size()}, {"alone_ms", seconds * 1e3}, {"together_ms", shared * 1e3}};
+    bench_.add(subject_.with(fmt::format("machine code, {} expressions, a kernel each", chosen.size()),
+                             {{"order", "a kernel each"}, {"kernels_of", chosen.size()}}),
+               "kernels", "ms", {seconds});
+    timed("common kernels of these", chosen);
   }
 
-  const BenchContext& context_;
-  const SharedPopulation& population_;
-  const std::vector<Expression> sorted_;
+  const Bench& bench_;
+  const std::vector<Expression> expressions_, sorted_;
   const Engine engine_;
   const Dataset data_;
+  const Subject subject_;
 };
 
-/// Possible savings by keeping subtree values from one generation to the next, and the size of a subtree from which on
-/// reading a value is faster than computing it at `rate` tokens per second.
-Json persistence(const BenchContext& context, std::size_t count, double rate) {
-  Generations population(count);
-  std::unordered_set<std::string> known;
-  for (const Expression& expression : population.current()) {
-    forSubtrees(expression, [&](std::string key, std::size_t) {
-      known.insert(std::move(key));
-      return false;
-    });
-  }
-  population.next();
-  Json parts = Json::array();
-  const auto add = [&](std::size_t least) {
-    const double covered = coveredPart(population.current(), &known, least);
-    parts.push_back({{"least_tokens", least}, {"covered", covered}});
-    context.report->add(
-        kSharingPart,
-        {fmt::format("generations: tokens in subtrees of {} or more that the generation before has, too", least),
-         "part",
-         {covered}});
-  };
-  add(kLeastSubtree);
-  for (const std::size_t least : kLargerSubtrees) add(least);
-  Json row = {{"covered_by_last_generation", std::move(parts)}};
-  const Json limits = deviceLimits(context);
-  if (limits.is_null()) return row;
-  const double tokens = rate * sizeof(float) / limits["bytes_per_second"].get<double>();
-  context.report->add(kSharingPart,
-                      {"generations: tokens that are computed while one value is read", "tokens", {tokens}});
-  row["tokens_computed_per_value_read"] = tokens;
-  return row;
-}
-
-/// Generations of both populations with and without kept subtrees, in all tiers. Starts at the third generation, the
-/// first that can read kept values.
-Json keptSubtrees(const BenchContext& context) {
-  constexpr std::size_t kUnread = 2;
-  const std::size_t expressions = context.quick ? 100 : 2000, rows = context.quick ? 250000 : 1000000;
-  const Engine engine = must(Engine::create({.device = context.device,
-                                             .math = Math::kFast,
-                                             .cache_directory = context.scratch + "/cache",
-                                             .subtree_bytes = std::uint64_t{256} << 20}));
-  Json runs = Json::array();
-  for (const char* const population : {"mit-generation", "mixed"}) {
-    const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
+/// Generations of both populations with and without kept subtrees, in all tiers.
+void keptSubtrees(const Bench& bench) {
+  const std::size_t expressions = bench.quick ? 100 : 2000, rows = bench.quick ? 250000 : 1000000;
+  EngineOptions options = bench.options();
+  options.subtree_bytes = std::uint64_t{256} << 20;
+  const Engine engine = must(Engine::create(options));
+  for (const char* const population : {"formula", "mixed"}) {
+    const BenchData columns =
+        randomData(population == std::string_view("mixed") ? kTreeColumns : kKleinNishinaVariables, rows);
     for (const Tier tier : tiersOf(engine)) {
-      if (!context.mayBegin(kSharingPart, fmt::format("kept subtrees, {}, {}", population, titleOf(tier)))) continue;
+      const Subject subject = inTier(subjectOf(expressions, population, rows).with("generations"), tier);
+      if (!bench.mayBegin(subject.words)) continue;
       // Fewer generations for LLVM, which takes seconds for each.
-      const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
+      const std::size_t count = bench.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
       const Dataset data = must(engine.upload(columns.view()));
-      Json run = {{"population", population}, {"expressions", expressions}};
-      run.update(timeGenerations(engine, data, generationsOf(population, count, expressions), tier));
-      for (const auto& [way, name] : {std::pair("kept", "subtrees kept"), std::pair("computed", "all computed")}) {
-        const auto add = [&](const char* field, const char* what, const char* unit) {
-          auto samples = run[way][field].get<std::vector<double>>();
-          samples.erase(samples.begin(), samples.begin() + kUnread);
-          context.report->add(kSharingPart, {fmt::format("{}, {}, {}: {}", population, titleOf(tier), name, what), unit,
-                                             std::move(samples)});
-        };
-        add("total_ms", "a generation", "ms");
-        add("kernel_ms", "kernels of a generation", "ms");
-        add("nodes", "nodes after the passes", "nodes");
-      }
-      runs.push_back(std::move(run));
+      timeKept(bench, engine, data, generationsOf(population, count, expressions), tier, subject);
     }
   }
-  return runs;
 }
 
 }  // namespace
 
-void benchSharing(const BenchContext& context) {
-  const std::size_t count = context.quick ? 100 : context.onGpu() ? 2000 : 500;
-  const std::size_t rows = context.quick ? 10000 : context.onGpu() ? 1000000 : 100000;
-  Generations generations(count);
-  for (int i = 0; i < 5; ++i) generations.next();
-  std::vector<SharedPopulation> populations;
-  populations.push_back({"mit-generation", generations.current(), kKleinNishinaVariables});
-  populations.push_back({"mixed", populationOf("mixed", count), 10});
-  Progress progress(kSharingPart, populations.size(), false);
-  Json rows_of = Json::array();
-  double rate = 0;
-  for (const SharedPopulation& population : populations) {
-    if (!context.mayBegin(kSharingPart, population.name)) continue;
-    rows_of.push_back(SharingBench(context, population, rows).run());
-    const Json& row = rows_of.back();
-    const double seconds = medianOf(row["ordered"]["kernel_ms"].get<std::vector<double>>()) / 1e3;
-    if (rate == 0) rate = row["tokens"].get<double>() * static_cast<double>(rows) / seconds;
-    progress.advance();
+std::vector<std::vector<Expression>> generationsOf(std::string_view population, std::size_t count,
+                                                   std::size_t expressions) {
+  constexpr double kNew = 1.0 / 3;
+  std::vector<std::vector<Expression>> all;
+  if (population == "formula") {
+    Generations generations(expressions);
+    for (std::size_t i = 0; i < count; ++i, generations.next()) all.push_back(generations.current());
+    return all;
   }
-  Json details = {{"populations", std::move(rows_of)}, {"generations", persistence(context, count, rate)}};
-  if (context.onGpu()) details["kept_subtrees"] = keptSubtrees(context);
-  context.report->attach(kSharingPart, std::move(details));
+  ExpressionGenerator generator(findPopulation(population).value());
+  std::vector<Expression> current = generator.batch(expressions);
+  Random random(17);
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(current);
+    for (Expression& expression : current) {
+      if (random.chance(kNew)) expression = generator.next();
+    }
+  }
+  return all;
+}
+
+void timeKept(const Bench& bench, const Engine& engine, const Dataset& data,
+              std::span<const std::vector<Expression>> generations, Tier tier, const Subject& subject) {
+  struct Way {
+    std::vector<double> total, kernels, nodes, read;
+    std::vector<double> losses = {};
+  };
+  Way kept, computed;
+  const auto evaluate = [&](Way& way, const std::vector<Expression>& expressions, const CompileOptions& options) {
+    const Stopwatch watch;
+    const Program program = engine.compile(expressions, options);
+    must(engine.prepare(program, data, LossOptions{}));
+    Losses losses = must(engine.loss(program, data, parametersFor(program, 0)));
+    way.total.push_back(watch.seconds());
+    if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
+    way.losses = std::move(losses.values);
+    way.kernels.push_back(program.status().device_seconds);
+    way.nodes.push_back(static_cast<double>(program.info().nodes_after));
+    way.read.push_back(static_cast<double>(program.info().subtrees_read));
+  };
+  for (std::size_t g = 0; g < generations.size(); ++g) {
+    const auto keep = [&] { evaluate(kept, generations[g], {.tier = tier, .data = &data}); };
+    if (g % 2 == 0) keep();
+    evaluate(computed, generations[g], {.tier = tier});
+    if (g % 2 == 1) keep();
+    requireSameBits(kept.losses, computed.losses, fmt::format("losses of generation {} with kept subtrees", g));
+  }
+  for (const auto& [name, way] : {std::pair("subtrees kept", &kept), std::pair("all computed", &computed)}) {
+    const Subject named = subject.with(name, {{"way", name}, {"columns", data.subtrees().capacity}});
+    const auto add = [&](const char* metric, const char* unit, std::span<const double> samples) {
+      const auto from = samples.subspan(std::min(kUnread, samples.size() - 1));
+      bench.add(named, metric, unit, {from.begin(), from.end()});
+    };
+    add("a generation", "ms", way->total);
+    add("kernels of a generation", "ms", way->kernels);
+    add("nodes after the passes", "nodes", way->nodes);
+    add("columns read", "columns", way->read);
+  }
+}
+
+void benchSharing(const Bench& bench) {
+  const std::size_t count = bench.quick ? 100 : bench.onGpu() ? 2000 : 500;
+  const std::size_t rows = bench.quick ? 10000 : bench.onGpu() ? 1000000 : 100000;
+  if (bench.mayBegin("formula")) {
+    SharingBench(bench, "formula", generationsOf("formula", 6, count).back(), kKleinNishinaVariables, rows).run();
+  }
+  if (bench.mayBegin("mixed")) SharingBench(bench, "mixed", populationOf("mixed", count), kTreeColumns, rows).run();
+  if (bench.onGpu()) keptSubtrees(bench);
 }
 
 }  // namespace srjit

@@ -1,0 +1,194 @@
+// MIT's compiler: CUDA C++ for the population, 100 expressions per module, compiled by NVRTC one after another.
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tools/bench/designs/code.h"
+#include "tools/bench/designs/device.h"
+#include "tools/bench/designs/tables.h"
+#include "tools/bench/failure.h"
+
+namespace srjit {
+namespace {
+
+static_assert(kBaselineThreads == 128, "the kernel adds the sums of four warps");
+
+constexpr const char* kHead = R"(typedef unsigned long long Size;
+
+__device__ __forceinline__ float power(float x, float y) {
+  const float magnitude = exp2f(y * log2f(fabsf(x)));
+  const float small = fminf(fabsf(y), 8388608.0f);
+  const float rounded = __fadd_rn(small, 8388608.0f);
+  const float with_sign = __uint_as_float(__float_as_uint(magnitude) ^ (__float_as_uint(rounded) << 31));
+  const float of_negative = __fsub_rn(rounded, 8388608.0f) == small ? with_sign : __uint_as_float(0x7fc00000u);
+  return y == 0.0f ? 1.0f : x < 0.0f ? of_negative : magnitude;
+}
+
+)";
+
+constexpr const char* kOneRow = R"(  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned row = min(place, rows - 1);
+  float value = 0.0f;
+  switch (first + blockIdx.y) {{
+{}  }}
+  if (target == nullptr) {{
+    if (place < rows) static_cast<float*>(out)[static_cast<Size>(blockIdx.y) * rows + row] = value;
+    return;
+  }}
+  const float difference = value - target[row];
+  float sum = place < rows ? difference * difference : 0.0f;
+)";
+
+// Not in the published design: NVRTC takes longer for a loop.
+constexpr const char* kManyRows = R"(  float sum = 0.0f;
+  for (Size row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x) {{
+    float value = 0.0f;
+    switch (first + blockIdx.y) {{
+{}    }}
+    if (target == nullptr) {{
+      static_cast<float*>(out)[static_cast<Size>(blockIdx.y) * rows + row] = value;
+    }} else {{
+      const float difference = value - target[row];
+      sum += difference * difference;
+    }}
+  }}
+  if (target == nullptr) return;
+)";
+
+constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
+    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
+    const float* __restrict__ target, void* out, unsigned first) {{
+  __shared__ float warp_sums[4];
+{}  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {{
+    const float total = (warp_sums[0] + warp_sums[1]) + (warp_sums[2] + warp_sums[3]);
+    atomicAdd(static_cast<double*>(out) + blockIdx.y, static_cast<double>(total));
+  }}
+}}
+)";
+
+// NVRTC has the functions of <cmath> in the global namespace alone.
+std::string libraryFunctions() {
+  std::string code = "#define std\n";
+  for (const LibraryFunction& function : allLibraryFunctions()) {
+    code += fmt::format("static __device__ __forceinline__ float library_{}(float x, float y) {{ return {}; }}\n",
+                        infoOf(function.op).name, function.code);
+  }
+  return code + '\n';
+}
+
+std::string cellOf(Op op, Math math) {
+  const auto functions = allLibraryFunctions();
+  if (math != Math::kFast && std::ranges::find(functions, op, &LibraryFunction::op) != functions.end()) {
+    return fmt::format("library_{}({{x}}, {{y}})", infoOf(op).name);
+  }
+  return allBaselineOps()[baselineOpNumber(op)].cuda;
+}
+
+// A function of straight-line code; its first parameter has index `first_parameter`.
+std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter, Math math) {
+  std::string code = fmt::format(
+      "__device__ __forceinline__ float expression{}(const float* __restrict__ row, Size rows, const float* "
+      "__restrict__ p) {{\n",
+      number);
+  std::vector<std::size_t> stack;
+  for (std::size_t v = 0; v < expression.size(); ++v) {
+    const Token& token = expression.tokens()[v];
+    std::string value;
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        value =
+            fmt::format("__uint_as_float(0x{:08x}u)", std::bit_cast<std::uint32_t>(static_cast<float>(token.value)));
+        break;
+      case Token::Kind::kVariable:
+        value = fmt::format("row[{} * rows]", token.index);
+        break;
+      case Token::Kind::kParameter:
+        value = fmt::format("p[{}]", first_parameter + token.index);
+        break;
+      case Token::Kind::kOp: {
+        const std::size_t arity = static_cast<std::size_t>(token.arity());
+        const std::string y = arity == 2 ? fmt::format("v{}", stack.back()) : "0.0f";
+        const std::string x = fmt::format("v{}", stack[stack.size() - arity]);
+        value = fillBaselineOp(cellOf(token.op, math).c_str(), x, y, "");
+        stack.resize(stack.size() - arity);
+        break;
+      }
+    }
+    code += fmt::format("  const float v{} = {};\n", v, value);
+    stack.push_back(v);
+  }
+  return code + fmt::format("  return v{};\n}}\n\n", stack.back());
+}
+
+/// Blocks that occupy a multiprocessor.
+constexpr unsigned kFullBlocks = 16;
+
+class NvrtcBaseline final : public DeviceBaseline {
+ public:
+  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, Math math)
+      : DeviceBaseline(std::move(device), data), math_(math), row_blocks_(rowBlocks()) {
+    if (!hasNvrtc()) must(compileCuda("", cuda().limits().arch, false, math));
+    if (math != Math::kFast)
+      row_blocks_ = std::min<std::size_t>(row_blocks_, kFullBlocks * cuda().limits().multiprocessors);
+  }
+
+ private:
+  void build(std::span<const Expression> expressions) override {
+    offsets_ = parameterOffsets(expressions);
+    kernels_.clear();
+    clearModules();
+    for (std::size_t first = 0; first < expressions.size(); first += kNvrtcModuleExpressions) {
+      const std::size_t count = std::min(kNvrtcModuleExpressions, expressions.size() - first);
+      kernels_.push_back(load(must(compileCuda(cudaSource(expressions.subspan(first, count), math_),
+                                               cuda().limits().arch, cuda().limits().needs_ptx, math_)),
+                              kPopulationKernel));
+    }
+  }
+
+  void launch(std::size_t first, std::size_t count, CUdeviceptr target, CUdeviceptr out) override {
+    CUdeviceptr all_columns = columns(), module_parameters = 0, result = 0;
+    std::uint32_t row_count = rows(), first_of_module = 0;
+    const auto arguments = addressesOf(all_columns, row_count, module_parameters, target, result, first_of_module);
+    for (std::size_t e = first; e < first + count;) {
+      const std::size_t module = e / kNvrtcModuleExpressions;
+      const std::size_t end = std::min(first + count, (module + 1) * kNvrtcModuleExpressions);
+      first_of_module = static_cast<std::uint32_t>(e % kNvrtcModuleExpressions);
+      module_parameters = parameters() + offsets_[module * kNvrtcModuleExpressions] * sizeof(float);
+      result = out + (e - first) * resultBytes(target);
+      run(kernels_[module], row_blocks_, end - e, arguments);
+      e = end;
+    }
+  }
+
+  Math math_;
+  std::size_t row_blocks_;
+  std::vector<std::uint32_t> offsets_;
+  std::vector<Kernel> kernels_;
+};
+
+}  // namespace
+
+std::string cudaSource(std::span<const Expression> expressions, Math math) {
+  std::string source = kHead + (math == Math::kFast ? std::string() : libraryFunctions());
+  std::string cases;
+  std::size_t first_parameter = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    source += functionOf(expressions[e], e, first_parameter, math);
+    cases +=
+        fmt::format("    case {0}:\n      value = expression{0}(columns + row, rows, parameters);\n      break;\n", e);
+    first_parameter += expressions[e].parameterCount();
+  }
+  const std::string body = fmt::format(fmt::runtime(math == Math::kFast ? kOneRow : kManyRows), cases);
+  return source + fmt::format(fmt::runtime(kKernel), body);
+}
+
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data, Math math) {
+  return std::make_unique<NvrtcBaseline>(std::move(cuda), data, math);
+}
+
+}  // namespace srjit

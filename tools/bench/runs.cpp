@@ -1,0 +1,231 @@
+#include "tools/bench/runs.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+// Small, since preparation is slow in some designs.
+constexpr BaselineCheckOptions kDesignCheck = {.seed = 1, .expressions = 16, .rows = 64};
+constexpr std::size_t kFirstSize = 32, kMostSteps = 100, kMostGenerations = 15, kQuickSteps = 5;
+constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
+
+/// Times of `count` expressions; steps for losses and for predictions.
+struct SizeSeconds {
+  std::size_t count = 0;
+  double prepare = 0;
+  std::array<Seconds, 2> step{};
+};
+
+/// Runs one design on as many expressions as its share of the time allows.
+class DesignRun {
+ public:
+  DesignRun(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds)
+      : bench_(bench), info_(info), work_(work), seconds_(seconds), timer_(bench, info, work.data) {}
+
+  /// Whether all was measured in less than a second.
+  bool run() {
+    note_ = fmt::format("{}; {}", info_.doc, timer_.check(work_.expressions));
+    grow();
+    timer_.step(false);
+    const SumAgreement agreement = timer_.compareSums();
+    const std::size_t measured = sizes_.back().count;
+    fewer_ = measured < work_.expressions.size();
+    note_ += fmt::format("; {}; {} of {} expressions", agreement.text(), measured, work_.expressions.size());
+    subject_ = work_.subject.with(info_.name, {{"design", info_.name},
+                                               {"measured", measured},
+                                               {"sums_compared", agreement.compared},
+                                               {"sums_finite", agreement.finite}});
+    double total = 0;
+    if (work_.renewed) return !fewer_ && generations(seconds_ - watch_.seconds()) < 1;
+    const std::vector<bool> kinds = wanted();
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      total = steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
+    }
+    return !fewer_ && total < 1;
+  }
+
+ private:
+  /// The selected results; true for predictions.
+  std::vector<bool> wanted() const {
+    std::vector<bool> kinds;
+    if (bench_.losses) kinds.push_back(false);
+    if (bench_.predictions) kinds.push_back(true);
+    return kinds;
+  }
+
+  /// Measures growing numbers of expressions in at most half of the time.
+  void grow() {
+    const std::size_t all = work_.expressions.size();
+    for (std::size_t count = std::min(std::max(kFirstSize, info_.unit), all);;) {
+      const Stopwatch watch;
+      expressions_ = evenlySpread(work_.expressions, count);
+      SizeSeconds& size = sizes_.emplace_back(SizeSeconds{.count = count, .prepare = timer_.prepare(expressions_)});
+      for (const bool predictions : wanted()) {
+        timer_.step(predictions);
+        size.step[predictions] = timer_.step(predictions);
+      }
+      const double could = (seconds_ / 2 - watch_.seconds()) / watch.seconds() * static_cast<double>(count);
+      if (count == all || could < static_cast<double>(2 * count)) break;
+      count = could < static_cast<double>(all) ? static_cast<std::size_t>(could) / info_.unit * info_.unit : all;
+    }
+  }
+
+  /// Extrapolates `seconds` of the largest size to all expressions, along the line through the two largest sizes, or
+  /// proportionally if there is only one. The slope is clamped, so that the time neither falls with the size nor is
+  /// negative for size 0.
+  template <class Of>
+  double ofAll(double seconds, const Of& of) const {
+    const SizeSeconds& last = sizes_.back();
+    const auto count = static_cast<double>(last.count);
+    double slope = of(last) / count;
+    if (sizes_.size() > 1) {
+      const SizeSeconds& before = sizes_[sizes_.size() - 2];
+      slope = std::clamp((of(last) - of(before)) / (count - static_cast<double>(before.count)), 0.0, slope);
+    }
+    return seconds + slope * (static_cast<double>(work_.expressions.size()) - count);
+  }
+  double prepareOfAll(double seconds) const {
+    return ofAll(seconds, [](const SizeSeconds& size) { return size.prepare; });
+  }
+  /// Adds a step of all expressions.
+  void addStep(Series& series, const Seconds& step, bool predictions) const {
+    series.add({ofAll(step.wall, [=](const SizeSeconds& size) { return size.step[predictions].wall; }),
+                ofAll(step.device, [=](const SizeSeconds& size) { return size.step[predictions].device; })});
+  }
+
+  /// The total time.
+  double steps(bool predictions, double seconds) {
+    Series series;
+    const std::size_t most = bench_.quick ? kQuickSteps : kMostSteps;
+    const Stopwatch watch;
+    do {
+      addStep(series, timer_.step(predictions), predictions);
+    } while (series.wall.size() < most && watch.seconds() < seconds);
+    const double prepare = prepareOfAll(sizes_.back().prepare);
+    const double total = work_.frontend_seconds + prepare + work_.steps * medianOf(series.wall);
+    const char* const result = predictions ? "predictions" : "losses";
+    const Subject subject = subject_.with(result, {{"result", result}});
+    bench_.add(subject, "to last result", "s", {total},
+               fmt::format("{}, {} of {} steps", note_, series.wall.size(), work_.steps),
+               fewer_ || series.wall.size() < static_cast<std::size_t>(work_.steps));
+    bench_.add(subject, "making ready", "s", {prepare}, {}, fewer_);
+    bench_.add(subject, "one step", "ms", series.wall, {}, fewer_);
+    const double work = nodesOf(work_.expressions) * static_cast<double>(work_.data.rows());
+    bench_.add(subject, "rate of the kernels", "T nodes/s", series.rates(work), {}, fewer_);
+    return total;
+  }
+
+  /// Samples of preparation and one step together, each for new expressions.
+  double generations(double seconds) {
+    std::vector<double> totals, prepares;
+    Series series;
+    const std::size_t most = bench_.quick ? kQuickSteps : kMostGenerations;
+    const Stopwatch watch;
+    do {
+      expressions_ = evenlySpread(work_.renewed(), sizes_.back().count);
+      prepares.push_back(prepareOfAll(timer_.prepare(expressions_)));
+      addStep(series, timer_.step(false), false);
+      totals.push_back(prepares.back() + series.wall.back());
+    } while (totals.size() < most && watch.seconds() < seconds);
+    bench_.add(subject_, "expressions to losses", "ms", totals, note_, fewer_);
+    bench_.add(subject_, "of that, making ready", "ms", prepares, {}, fewer_);
+    bench_.add(subject_, "of that, kernels", "ms", series.device, {}, fewer_);
+    return medianOf(totals);
+  }
+
+  const Bench& bench_;
+  const BaselineInfo& info_;
+  const DesignWork& work_;
+  const double seconds_;
+  const Stopwatch watch_;
+  DesignTimer timer_;
+  Subject subject_;
+  std::string note_;
+  bool fewer_ = false;
+  std::vector<Expression> expressions_;
+  std::vector<SizeSeconds> sizes_;
+};
+
+/// Whether it measured all in less than a second.
+bool runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds) {
+  const auto skip = [&](const std::string& reason) {
+    bench.report->addNotRun(bench.scenario, info.name, reason);
+    return false;
+  };
+  if (seconds < (bench.quick ? kQuickLeastSeconds : kLeastSeconds)) return skip("no time");
+  std::optional<DesignRun> design;
+  if (const Status made = caught([&] { design.emplace(bench, info, work, seconds); }); !made) {
+    return skip(made.error().message);
+  }
+  bool is_short = false;
+  if (const Status done = caught([&] { is_short = design->run(); }); !done) {
+    bench.report->addFault(bench.scenario, fmt::format("{}: {}", info.name, done.error().message));
+  }
+  return is_short;
+}
+
+}  // namespace
+
+DesignTimer::DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data)
+    : data_(data), design_(info.make(data, bench.ordinal())) {}
+
+double DesignTimer::prepare(std::span<const Expression> expressions) {
+  expressions_ = expressions;
+  const std::size_t parameters = parametersOf(expressions);
+  numbers_.clear();
+  for (int step = 0; step < 4; ++step) numbers_.push_back(parameterNumbers(parameters, step));
+  next_ = 0;
+  sums_.assign(expressions.size(), 0);
+  predictions_.clear();
+  const Stopwatch watch;
+  design_->prepare(expressions);
+  return watch.seconds();
+}
+
+Seconds DesignTimer::step(bool predictions) {
+  last_ = std::exchange(next_, (next_ + 1) % numbers_.size());
+  if (predictions) predictions_.resize(expressions_.size() * data_.rows());
+  const Stopwatch watch;
+  if (predictions) {
+    design_->predictions(numbers_[last_], predictions_);
+  } else {
+    design_->losses(numbers_[last_], sums_);
+  }
+  return {watch.seconds(), design_->kernelSeconds()};
+}
+
+std::string DesignTimer::check(std::span<const Expression> expressions) {
+  const std::vector<double> parameters = parameterNumbers(parametersOf(expressions), 1);
+  return checkBaseline(*design_, expressions, data_, parameters, kDesignCheck).text();
+}
+
+SumAgreement DesignTimer::compareSums() const {
+  const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kPrecise}));
+  const Program program = engine.compile(expressions_, {.tier = Tier::kInterpret});
+  const Dataset data = must(engine.upload(data_.view()));
+  const Losses own = must(engine.loss(program, data, numbers_[last_], {.kind = LossKind::kSse}));
+  return srjit::compareSums(sums_, own.values, data_.target);
+}
+
+std::vector<BaselineInfo> runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
+  std::vector<BaselineInfo> all, fast;
+  if (!bench.designs) return fast;
+  for (const BaselineInfo& info : allBaselines()) {
+    if (!work.renewed || !info.compiles) all.push_back(info);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // Time that one design does not use is shared by the next ones.
+    const double share = std::min(seconds, bench.left()) / static_cast<double>(all.size() - i);
+    const Stopwatch watch;
+    if (runDesign(bench, all[i], work, share)) fast.push_back(all[i]);
+    seconds -= watch.seconds();
+  }
+  return fast;
+}
+
+}  // namespace srjit

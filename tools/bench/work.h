@@ -1,0 +1,93 @@
+// What scenarios measure: data, populations, and the times of evaluations.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/text.h"
+#include "tests/generators/population.h"
+#include "tools/bench/designs/baseline.h"
+#include "tools/bench/harness.h"
+
+namespace srjit {
+
+/// Expressions, rows and columns of random trees: those of the Julia thesis (docs/baselines.md).
+inline constexpr std::size_t kTrees = 10'000, kTreeRows = 10'860, kTreeColumns = 10;
+
+/// Columns of uniform numbers on (-3, 3), and a target of the same distribution.
+BenchData randomData(std::size_t columns, std::size_t rows);
+/// The same on (0.05, 3.05): logarithms and powers of negative numbers are NaN, so few random trees of such functions
+/// would have a finite loss.
+BenchData positiveData(std::size_t columns, std::size_t rows);
+/// The variables of the formula of tests/generators/klein_nishina.h on (0.5, 3), and its values as the target.
+BenchData formulaData(std::size_t rows);
+BenchData firstRows(const BenchData& all, std::size_t rows);
+
+/// Expressions of a population of tests/generators/population.h, or "formula": mutated copies of a formula
+/// (klein_nishina.h). The only place where a population is made.
+std::vector<Expression> populationOf(std::string_view name, std::size_t count, std::uint64_t seed = 1);
+/// `count` of the expressions, evenly spread.
+std::vector<Expression> evenlySpread(std::span<const Expression> expressions, std::size_t count);
+/// Tokens, and parameters, of all given expressions.
+double nodesOf(std::span<const Expression> expressions);
+std::size_t parametersOf(std::span<const Expression> expressions);
+/// Values of `count` parameters; they depend on `step`.
+std::vector<double> parameterNumbers(std::size_t count, int step);
+/// Values of all parameters of a program.
+std::vector<double> parametersFor(const Program& program, int step);
+
+/// Expressions as text, one per line, and back; in parallel.
+std::string textOf(std::span<const Expression> expressions, Language language);
+std::vector<Expression> parseLines(const std::string& text, Language language);
+
+/// "COUNT NAME x ROWS rows" with these facts.
+Subject subjectOf(std::size_t count, std::string_view name, std::size_t rows);
+/// The subject in a tier: "SUBJECT, direct code".
+Subject inTier(const Subject& subject, Tier tier);
+
+/// Fills an empty cache directory with what is made once per machine: interpreters, and the result of the direct tier's
+/// self-test. Does nothing on a processor. Throws BenchFailure, CudaFailure.
+void warmCache(const std::string& device, const std::string& directory);
+/// Whether an engine's device has the direct tier. Runs its self-test, so that no later measurement includes it.
+bool hasDirect(const Engine& engine);
+/// The tiers that an engine has, without kAuto: the interpreter, the direct tier if available, LLVM's machine code.
+std::vector<Tier> tiersOf(const Engine& engine);
+const char* titleOf(Tier tier);
+
+/// A program whose code is loaded, for losses or predictions, and the seconds that took.
+struct Ready {
+  Program program;
+  double seconds;
+};
+Ready makeReady(const Engine& engine, std::span<const Expression> expressions, const Dataset& data,
+                CompileOptions options, bool predictions = false);
+
+/// Times of one evaluation. On a processor `device` equals `wall`.
+struct Seconds {
+  double wall, device;
+};
+Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters);
+Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
+                        std::span<const double> parameters, std::span<float> out);
+
+/// Samples of losses or, with `out`, of predictions, after one evaluation that is not timed; without parameters.
+/// `count` and `limit` as for Bench::sample().
+struct Series {
+  std::vector<double> wall, device;
+
+  void add(const Seconds& seconds) {
+    wall.push_back(seconds.wall);
+    device.push_back(seconds.device);
+  }
+  /// Work per second of the device's time.
+  std::vector<double> rates(double work) const;
+};
+Series timeSeries(const Bench& bench, const Engine& engine, const Program& program, const Dataset& data,
+                  std::size_t count, double limit, std::span<float> out = {});
+
+/// Throws BenchFailure that names `what`, if one number has other bits.
+void requireSameBits(std::span<const double> numbers, std::span<const double> expected, const std::string& what);
+
+}  // namespace srjit
