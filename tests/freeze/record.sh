@@ -25,7 +25,7 @@ echo "## code"
 expressions=('x0*x1 + 2' 'sin(x0)/x1 - p0' 'exp(-square(x0 - p0)/p1)' 'pow(abs(x0), p0) + log(x1)' 'tanh(x0)*(1 + tanh(x0))'
   'max(x0, 0)*sqrt(x1)' 'mod(x0, x1) + cos(x2)' '1/(x0*x0 + x1*x1)')
 forms=('ptx' 'ptx --arch sm_75' 'llvm' 'bytecode' 'bytecode --host' 'asm' 'sass --tier direct' 'sass --tier direct --arch sm_80'
-  'passes' 'passes --gradient')
+  'passes --dot' 'passes --dot --gradient')
 for form in "${forms[@]}"; do
   for precision in f32 f64; do
     for math in strict precise fast; do

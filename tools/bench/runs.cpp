@@ -40,9 +40,8 @@ class DesignRun {
                                                {"measured", measured},
                                                {"sums_compared", agreement.compared},
                                                {"sums_finite", agreement.finite}});
-    double total = 0;
-    if (work_.renewed) return !fewer_ && generations(seconds_ - watch_.seconds()) < 1;
-    const std::vector<bool> kinds = wanted();
+    double total = work_.renewed ? generations(seconds_ - watch_.seconds()) : 0;
+    const std::vector<bool> kinds = work_.renewed ? std::vector<bool>{} : wanted();
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       total = steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
     }

@@ -13,7 +13,7 @@
 
 namespace srjit {
 
-/// Expressions, rows and columns of random trees: those of the Julia thesis (docs/baselines.md).
+/// Expressions, rows and columns of random trees: those of the Julia thesis (docs/internals/baselines.md).
 inline constexpr std::size_t kTrees = 10'000, kTreeRows = 10'860, kTreeColumns = 10;
 
 /// Columns of uniform numbers on (-3, 3), and a target of the same distribution.
