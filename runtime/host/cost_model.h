@@ -5,9 +5,9 @@
 
 namespace srjit {
 
-/// Seconds of one core per node of an expression, measured on an AMD EPYC (Zen 4, 512-bit vectors, 3.65 GHz), f32 fast, 2026-11-21: between the populations "mixed" (120e-6,
-/// 0.084e-9 and 0.052e-9) and "arithmetic" (22e-6, 0.045e-9 and 0.0135e-9). Only their ratio matters, which varies less
-/// between processors than the seconds do.
+/// Seconds of one core per node of an expression, measured on an AMD EPYC (Zen 4, 512-bit vectors, 3.65 GHz), f32 fast,
+/// 2026-11-21: between the populations "mixed" (120e-6, 0.084e-9 and 0.052e-9) and "arithmetic" (22e-6, 0.045e-9 and
+/// 0.0135e-9). Only their ratio matters, which varies less between processors than the seconds do.
 inline constexpr double kCompileSecondsPerNode = 40e-6;
 inline constexpr double kInterpretSecondsPerNodeRow = 0.07e-9;
 inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;

@@ -5,8 +5,8 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/text.h"
-#include "tools/bench/designs/code.h"
 #include "tools/bench/designs/baseline.h"
+#include "tools/bench/designs/code.h"
 #include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
