@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <map>
@@ -211,7 +212,8 @@ TEST(DiskStore, FactsWithAWrongChecksumAreMisses) {
 std::string damaged(std::string content, Random& random, int round) {
   if (round % 3 == 0) return content.substr(0, random.below(content.size()));
   for (int i = 0; i < 1 + round % 5 * 40; ++i) {
-    content[random.below(i % 2 == 0 ? 120 : content.size())] ^= static_cast<char>(1 + random.below(255));
+    content[random.below(i % 2 == 0 ? std::min<std::size_t>(120, content.size()) : content.size())] ^=
+        static_cast<char>(1 + random.below(255));
   }
   return content;
 }

@@ -134,7 +134,7 @@ class NvrtcBaseline final : public DeviceBaseline {
       : DeviceBaseline(std::move(device), data), math_(math), row_blocks_(rowBlocks()) {
     if (!hasNvrtc()) must(compileCuda("", cuda().limits().arch, false, math));
     if (math != Math::kFast)
-      row_blocks_ = std::min<std::size_t>(row_blocks_, kFullBlocks * cuda().limits().multiprocessors);
+      row_blocks_ = std::min(row_blocks_, std::size_t{kFullBlocks} * cuda().limits().multiprocessors);
   }
 
  private:
