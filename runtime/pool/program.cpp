@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <tbb/task_arena.h>
+
 namespace srjit {
 namespace {
 
@@ -53,7 +55,8 @@ Result<std::shared_ptr<const PoolShares>> PoolProgram::sharesOn(PoolDevices& poo
     std::rotate(found, found + 1, divisions_.end());
   } else {
     if (divisions_.size() == kMostDivisions) divisions_.erase(divisions_.begin());
-    divisions_.emplace_back(devices, divide(pool, devices));
+    // The mutex is held: this thread must not run another task of the arena, which could wait for it.
+    divisions_.emplace_back(devices, tbb::this_task_arena::isolate([&] { return divide(pool, devices); }));
   }
   std::shared_ptr<const PoolShares>& kept = divisions_.back().second;
   const auto is_missing = [](const PoolShare& share) { return !share.program && share.source->expressions.size() > 0; };
