@@ -136,17 +136,21 @@ Result<DiskStore::Loaded> DiskStore::load(const std::string& name, bool with_cod
   if (loaded.state == FileState::kSound && !name.starts_with(fileNameOf(loaded.image.key.digest, "."))) {
     loaded.state = FileState::kDamaged;
   }
-  if (Status rejected = reject(name, loaded.state); !rejected) return std::move(rejected).error();
+  if (Status rejected = reject(name, loaded.state, facts); !rejected) return std::move(rejected).error();
   const bool is_use = with_code && access_ == StoreAccess::kUse && loaded.state == FileState::kSound;
   if (is_use && secondsFrom(loaded.image.used) > kUseSeconds) futimens(file.get(), nullptr);  // best effort
   return loaded;
 }
 
-/// What is done about a trusted file that is not sound: damage is removed and counted, another program's file an error.
-Status DiskStore::reject(const std::string& name, FileState state) {
+/// Handles a trusted file that is not sound: counts and removes damage; another program's file is an error. Another
+/// process may have replaced the judged file by a sound one, which stays.
+Status DiskStore::reject(const std::string& name, FileState state, const struct stat& judged) {
   if (state == FileState::kDamaged) {
     ++damaged_;
-    if (access_ != StoreAccess::kLook) remove(name);
+    struct stat now{};
+    const bool is_there = fstatat(folder_.get(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool is_same = is_there && now.st_dev == judged.st_dev && now.st_ino == judged.st_ino;
+    if (access_ != StoreAccess::kLook && is_same) remove(name);
   }
   if (state != FileState::kForeign) return okStatus();
   return Error{

@@ -44,7 +44,8 @@ struct StoreCheck {
 /// of another version counts as absent. Files are written under a temporary name and renamed, so that no process sees a
 /// part of one. They are not synchronised with the disk: after a power failure images may be missing or damaged.
 ///
-/// No lock is held while a file is read or written. A process may use the store of the process that forked it.
+/// No lock is held while a file is read or written. A forked process may use the store of its parent, if no other thread
+/// used it at the fork.
 class DiskStore {
  public:
   /// Creates the directory with access for its owner only, if `access` is kUse and it does not exist; without it the
@@ -97,7 +98,7 @@ class DiskStore {
   Error failure(const char* doing, const std::string& name, int number) const;
   Result<bool> inspect(const std::string& name, struct stat& facts, int file = -1) const;
   Result<Loaded> load(const std::string& name, bool with_code, std::vector<std::byte> space = {});
-  Status reject(const std::string& name, FileState state);
+  Status reject(const std::string& name, FileState state, const struct stat& judged);
   Status put(const std::string& name, const KernelKey& key, const KernelImage& image);
   Status writeNew(const std::string& name, std::string_view head, std::string_view code) const;
   Result<std::vector<Found>> scan(std::string_view extension = "") const;

@@ -184,8 +184,8 @@ class PoolExecutor final : public Executor {
   MadeData hostCopy(const Dataset& data) override {
     Result<DeviceNumbers> devices = devicesOf(data);
     if (!devices) return std::move(devices).error();
-    const std::size_t first = devices->front();
-    return devices_[first].hostCopy(Dataset(replicaOn(data.state(), first)));
+    const Dataset own(replicaOn(data.state(), devices->front()));
+    return devices_.call(devices->front(), [&](Executor& executor) { return executor.hostCopy(own); });
   }
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override {

@@ -5,8 +5,8 @@
 #     (change, build)
 #     tests/freeze/record.sh BUILD [DEVICE] >after.txt && diff before.txt after.txt
 #
-# BUILD is a configured build folder, which makes `freeze_results`, `sr-jit` and the library where needed. Bits of functions
-# under `precise` and `strict` are those of every x86-64 processor; digests of two machines may differ in `fast`.
+# BUILD is a configured build folder; this script builds `freeze_results` and `sr-jit` there. Digests of two machines may
+# differ in `fast`.
 # Speed is compared on one card in one run: `sr-jit bench fresh gradients` of both versions.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -29,7 +29,7 @@ forms=('ptx' 'ptx --arch sm_75' 'llvm' 'bytecode' 'bytecode --host' 'asm' 'sass 
 for form in "${forms[@]}"; do
   for precision in f32 f64; do
     for math in strict precise fast; do
-      # Under PTX's debug lines stands the producer, which names the version of the build.
+      # The hash of the build's sources is in some outputs.
       printf '%s  %s %s %s\n' "$("$build/sr-jit" $form --precision "$precision" --math "$math" "${expressions[@]}" |
         sed -E 's/[0-9a-f]{64}//g' | digest)" "$form" "$precision" "$math"
     done
@@ -37,8 +37,7 @@ for form in "${forms[@]}"; do
 done
 
 echo "## interface of C"
-"${CC:-cc}" -E -P -x c runtime/c_api/srjit.h | sed -n '/srjit_version\|SRJIT_\|srjit_\|typedef\|enum\|struct/,$p' | digest
-"${CC:-cc}" -E -P -x c runtime/c_api/srjit.h | grep -n -E 'srjit_|SRJIT_' | sed 's/^[0-9]*://'
+"${CC:-cc}" -E -P -x c runtime/c_api/srjit.h | sed -n '/srjit_\|SRJIT_/,$p'
 grep -E '^#define SRJIT_' runtime/c_api/srjit.h
 
 echo "## installed headers"

@@ -84,9 +84,10 @@ GeneratorOptions populationOf(std::uint64_t seed) {
           .special_probability = 0.05};
 }
 
-/// One evaluation that a record has, and the digest of its results.
-struct Quantity {
+/// `add` puts its results into a digest.
+struct Evaluation {
   std::string_view name;
+  bool is_derived;  ///< derivatives of one population take as long as values of several
   std::function<void(Digest&, const Engine&, const Program&, const Dataset&, const Workload&)> add;
 };
 
@@ -122,27 +123,28 @@ void addLosses(Digest& digest, const Losses& losses) {
   digest.add(losses.failures);
 }
 
-Quantity lossOf(std::string_view name, const LossOptions& options) {
-  return {name, [options](Digest& digest, const Engine& engine, const Program& program, const Dataset& data,
-                          const Workload& work) {
+Evaluation lossOf(std::string_view name, const LossOptions& options) {
+  return {name, false,
+          [options](Digest& digest, const Engine& engine, const Program& program, const Dataset& data,
+                    const Workload& work) {
             addLosses(digest, must(engine.loss(program, data, work.parameters, options)));
           }};
 }
 
-const std::vector<Quantity>& quantities() {
-  static const std::vector<Quantity> all = {
-      {"predictions", addPredictionsOf},
+const std::vector<Evaluation>& evaluations() {
+  static const std::vector<Evaluation> all = {
+      {"predictions", false, addPredictionsOf},
       lossOf("mse", {}),
       lossOf("mae of valid rows", {.kind = LossKind::kMae, .nan = NanPolicy::kSkip}),
       lossOf("scaled-mse", {.kind = LossKind::kScaledMse}),
-      {"gradients of huber",
+      {"gradients of huber", true,
        [](Digest& digest, const Engine& engine, const Program& program, const Dataset& data, const Workload& work) {
          const GradientOptions options{.loss = {.kind = LossKind::kHuber, .nan = NanPolicy::kSkip}};
          const Gradients gradients = must(engine.gradient(program, data, work.parameters, options));
          addLosses(digest, gradients.losses);
          digest.add(gradients.derivatives);
        }},
-      {"fits",
+      {"fits", true,
        [](Digest& digest, const Engine& engine, const Program& program, const Dataset& data, const Workload& work) {
          const Fits fits = must(engine.fit(program, data, work.parameters, {.iterations = 4}));
          addLosses(digest, fits.losses);
@@ -151,7 +153,7 @@ const std::vector<Quantity>& quantities() {
   return all;
 }
 
-/// `machine` may be none: then the engine is on a device of this machine.
+/// `model` is null for a device of this machine.
 void record(const Machine& machine, FakeMachine* model, Precision precision, Math math, const Share& share) {
   EngineOptions options{.precision = precision, .math = math};
   options.device = model == nullptr ? std::string(machine.name) : "cuda:0";
@@ -162,14 +164,12 @@ void record(const Machine& machine, FakeMachine* model, Precision precision, Mat
     const Workload work = Workload::random(populationOf(20261128 + first), count, kRows, Spread::kWide, precision);
     const Dataset data = must(engine.upload(work.view()));
     const Program program = engine.compile(work.expressions, {.tier = share.tier});
-    for (const Quantity& quantity : quantities()) {
-      // Derivatives of one population take as long as values of several.
-      const bool is_derived = quantity.name == "fits" || quantity.name.starts_with("gradients");
-      if (is_derived && (first >= share.expressions / 4 || share.tier == Tier::kCompile)) continue;
+    for (const Evaluation& evaluation : evaluations()) {
+      if (evaluation.is_derived && (first >= share.expressions / 4 || share.tier == Tier::kCompile)) continue;
       Digest digest;
-      quantity.add(digest, engine, program, data, work);
+      evaluation.add(digest, engine, program, data, work);
       fmt::print("{}  {} {} {} {} of {} from {}: {}\n", digest.text(), machine.name, nameOf(precision), nameOf(math),
-                 nameOf(share.tier), count, first, quantity.name);
+                 nameOf(share.tier), count, first, evaluation.name);
     }
   }
 }

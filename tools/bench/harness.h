@@ -5,12 +5,8 @@
 //   targets.def    limits of figures, by scenario and name
 //   designs/       published evaluators that are measured in the same run (designs/baseline.h)
 //
-// Scenarios: thesis-1 to -3, mit-generation, mixed, arithmetic: published workloads and random trees, beside designs;
-// fresh: generations of new expressions; gradients; modes: precisions; functions: one at a time, beside libraries';
-// compile, text: stages of preparation; tiers, auto: which tier pays; sharing: common subtrees; many-gpus.
-//
-// Types: a scenario gets a Bench, which is the options of the run with the scenario's deadline, and gives samples to
-// its Report as Figures. A figure is one metric of a Subject; samples of times are in seconds, of rates per second.
+// Types: a scenario gets a Bench, the options of the run with the scenario's deadline, and gives samples to its Report
+// as Figures. A figure is one metric of a Subject; samples of times are in seconds, of rates per second.
 // Data and populations are in work.h; a failed measurement throws BenchFailure (failure.h) or CudaFailure.
 #pragma once
 
@@ -99,8 +95,8 @@ Json describeMachine(const std::string& device, const std::string& commit);
 struct Bench {
   std::string scenario;
   std::string device = {};   ///< "cpu" or "cuda:N"
-  std::string scratch = {};  ///< a directory for this scenario alone
-  std::string warm = {};     ///< a cache directory with what is made once per machine; empty: none
+  std::string scratch = {};  ///< a directory for this scenario only
+  std::string warm = {};     ///< a cache directory with the kernels that a machine makes once; empty: none
   bool quick = false;        ///< small sizes
   double seconds = 0;        ///< time limit
   Stopwatch started = {};

@@ -47,8 +47,8 @@ Subject subjectOf(std::size_t count, std::string_view name, std::size_t rows);
 /// The subject in a tier: "SUBJECT, direct code".
 Subject inTier(const Subject& subject, Tier tier);
 
-/// Fills an empty cache directory with what is made once per machine: interpreters, and the result of the direct tier's
-/// self-test. Does nothing on a processor. Throws BenchFailure, CudaFailure.
+/// Fills an empty cache directory with the interpreters and the result of the direct tier's self-test, which a machine
+/// makes once. Does nothing on a processor. Throws BenchFailure, CudaFailure.
 void warmCache(const std::string& device, const std::string& directory);
 /// Whether an engine's device has the direct tier. Runs its self-test, so that no later measurement includes it.
 bool hasDirect(const Engine& engine);
