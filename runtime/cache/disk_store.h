@@ -44,8 +44,8 @@ struct StoreCheck {
 /// of another version counts as absent. Files are written under a temporary name and renamed, so that no process sees a
 /// part of one. They are not synchronised with the disk: after a power failure images may be missing or damaged.
 ///
-/// No lock is held while a file is read or written. A forked process may use the store of its parent, if no other thread
-/// used it at the fork.
+/// No lock is held while a file is read or written. A forked process may use the store of its parent, if no other
+/// thread used it at the fork.
 class DiskStore {
  public:
   /// Creates the directory with access for its owner only, if `access` is kUse and it does not exist; without it the
