@@ -75,7 +75,7 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.makeFirstCode(state, options, deadline);
+    selection_.compileOnGpu(state, options, deadline);
   }
 
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
@@ -323,7 +323,8 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(task.data.state(), parameters, {task.out, task.device_out}, task.deadline);
+    const CopyEnd out = task.device_out != 0 ? CopyEnd(task.device_out, 0) : CopyEnd(task.out, 0);
+    (*run)->evaluate(task.data.state(), parameters, out, task.deadline);
     if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));
