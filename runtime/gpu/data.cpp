@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/evaluation/subtree_reader.h"
 #include "runtime/gpu/foreign_memory.h"
 
 namespace srjit {
@@ -55,7 +54,7 @@ DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision)
 // Spare columns are allocated only if the storage with them takes at most half of the free memory.
 void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
   const std::size_t bytes = state.storageBytes(), column_bytes = state.column_stride * element_;
-  const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
+  const std::size_t spare = std::min(spare_bytes / column_bytes, kMostSpareColumns);
   if (spare > 0 && bytes + spare * column_bytes <= queue_->cuda->freeMemory() / 2) {
     try {
       storage_ = DeviceBuffer(queue_->uploads, bytes + spare * column_bytes);

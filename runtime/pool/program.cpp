@@ -96,14 +96,10 @@ Program PoolProgram::compile(const PoolShare& share, const PoolDevices& pool, co
   state->info.nodes_before = share.source->tokens;
   state->info.tier = tier_;
   const auto replica = data != nullptr ? replicaOn(data->state(), share.device) : nullptr;
-  // Kept subtrees are values of expressions; without them everything is computed.
-  if (replica != nullptr && !share.source->derivation) {
-    (void)guarded([&]() -> Status {
-      state->subtrees = executor.subtreesFor(*share.source, Dataset(replica), tier_);
-      return okStatus();
-    });
-  }
-  executor.compile(*state, options_, deadline);
+  const Dataset own(replica);
+  CompileOptions options = options_;
+  if (replica != nullptr) options.data = &own;
+  executor.compile(*state, options, deadline);
   return Program(std::move(state));
 }
 

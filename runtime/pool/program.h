@@ -46,7 +46,7 @@ class PoolProgram {
  public:
   PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options);
 
-  /// The shares for these devices, with programs; new programs read the kept subtrees of `data`, if any. Works on the
+  /// The shares for these devices, with programs; new programs may read what is kept with `data`. Works on the
   /// calling thread's arena. Errors: those of PoolDevices::onEach(), which drops devices that could not make their
   /// program; the next call asks them again. Throws an ErrorException (kLimit) at the deadline.
   Result<std::shared_ptr<const PoolShares>> sharesOn(PoolDevices& pool, DeviceNumbers& devices, const Dataset* data,

@@ -23,10 +23,11 @@ DeviceSubtrees::~DeviceSubtrees() {
   });
 }
 
-std::shared_ptr<SubtreeReader> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
-                                                    const DeviceCosts& costs, unsigned threads) {
+std::shared_ptr<GraphFilter> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                                  const DeviceCosts& costs, unsigned threads) {
   if (source.variables > data.columns) return nullptr;
-  if (source.variables + kMaxKeptSubtrees > stagedColumnLimit(queue_->cuda->limits(), source.precision)) return nullptr;
+  if (source.variables + kMostSpareColumns > stagedColumnLimit(queue_->cuda->limits(), source.precision))
+    return nullptr;
   if (!kept_->isWorthwhile(tier, costs, source.tokens)) return nullptr;
   update(data, threads);
   return KeptSubtrees::open(kept_, tier, costs, source.expressions.size(), threads);

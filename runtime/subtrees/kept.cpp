@@ -48,7 +48,7 @@ KeptSubtrees::KeptSubtrees(Precision precision, Math math, std::uint32_t first_c
       precision_(precision),
       value_seconds_(kReadSeconds * bytesOf(precision) / sizeof(float)),
       rows_(rows),
-      slots_(std::min(columns, kMaxKeptSubtrees)) {
+      slots_(std::min(columns, kMostSpareColumns)) {
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].column = first_column + static_cast<std::uint32_t>(i);
 }
 
@@ -291,7 +291,7 @@ struct ProgramSubtrees::Rates {
   SubtreeUse use(GraphSubtrees& graph, NodeId id) const { return use(graph, id, graph.ownInstructions(id)); }
 };
 
-Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
+Dag ProgramSubtrees::pass(Dag dag, Tier tier, std::size_t tokens) {
   if (values_.empty() && !counting_) return dag;
   if (tier_ != Tier::kAuto) tier = tier_;
   GraphSubtrees graph(dag, kept_->weights_, rootsPerKernel(tier));
@@ -391,13 +391,15 @@ bool ProgramSubtrees::claim(const SubtreeKey& key) {
   return found_.try_emplace(key).second;
 }
 
-void ProgramSubtrees::close() {
+void ProgramSubtrees::close(ProgramInfo& info) {
   kept_->take(*this);
   counting_ = false;
   std::erase_if(values_, [&](const auto& entry) { return !saved_.contains(entry.first); });
   sightings_ = {};
   found_.clear();
   wanted_.reset();
+  info.subtrees_read = values_.size();
+  info.nodes_spared = spared_nodes_;
 }
 
 }  // namespace srjit

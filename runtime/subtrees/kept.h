@@ -3,7 +3,7 @@
 //   choose()   at the start of a program: subtrees to compute into columns now        KeptSubtrees
 //   publish()  after their kernels were put on the stream
 //   open()     what the program may read
-//   read()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
+//   pass()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
 //   close()    after the first graphs: the counts go to the data set, and columns that the program does not read are
 //   free
 //
@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "runtime/dataset.h"
-#include "runtime/evaluation/subtree_reader.h"
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/graph_filter.h"
 #include "runtime/subtrees/costs.h"
 #include "runtime/subtrees/graph.h"
 
@@ -51,7 +51,7 @@ class ProgramSubtrees;
 /// The spare columns of one data set. Thread-safe; touches no device.
 class KeptSubtrees {
  public:
-  /// `columns` spare ones from `first_column` on, of `rows` rows; kMaxKeptSubtrees of them are used.
+  /// `columns` spare ones from `first_column` on, of `rows` rows; kMostSpareColumns of them are used.
   KeptSubtrees(Precision precision, Math math, std::uint32_t first_column, std::size_t columns, std::size_t rows);
 
   std::size_t capacity() const noexcept { return slots_.size(); }
@@ -114,12 +114,10 @@ class KeptSubtrees {
 };
 
 /// What one program reads. Until close() it counts the subtrees that it does not read.
-class ProgramSubtrees final : public SubtreeReader {
+class ProgramSubtrees final : public GraphFilter {
  public:
-  Dag read(Dag dag, Tier tier, std::size_t tokens) override;
-  void close() override;
-  std::size_t columns() const noexcept override { return values_.size(); }
-  std::size_t sparedNodes() const noexcept override { return spared_nodes_; }
+  Dag pass(Dag dag, Tier tier, std::size_t tokens) override;
+  void close(ProgramInfo& info) override;
 
  private:
   friend class KeptSubtrees;

@@ -17,7 +17,7 @@ std::vector<std::uint32_t> CodeMaker::allOf(const ProgramSource& source) {
 }
 
 CodeRequest CodeMaker::request(const GraphSource& source, std::span<const std::uint32_t> chosen) const {
-  return {source.program, chosen, *queue_, *store_, threads_, source.subtrees, source.deadline};
+  return {source.program, chosen, *queue_, *store_, threads_, source.filter, source.deadline};
 }
 
 CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {

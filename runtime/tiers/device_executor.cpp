@@ -75,10 +75,8 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.makeFirstCode(state, options, deadline);
+    selection_.makeFirstCode(state, options, deadline, filterFor(state, options));
   }
-
-  std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
 
@@ -119,6 +117,8 @@ class DeviceExecutor final : public Executor {
   void keepRun(const Task& task, std::unique_ptr<DeviceRun> run) {
     task.program.state().on_device->keepRun(idle_, std::move(run));
   }
+
+  std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
@@ -255,11 +255,18 @@ void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std
   queue_->uploads->complete([&] { queue_->uploads->copyToDevice(task.device_out + offset, from, bytes); });
 }
 
-std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
-                                                           Tier tier) {
-  DeviceSubtrees* const subtrees = data.state().subtrees.get();
-  if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
-  return inArena([&] { return subtrees->open(source, data.state(), tier, selection_.costs(), threads_); });
+// Subtrees are kept for values of expressions. Where reading them fails, everything is computed.
+std::shared_ptr<GraphFilter> DeviceExecutor::filterFor(const Program::State& program, const CompileOptions& options) {
+  if (options.data == nullptr || program.source->derivation) return nullptr;
+  const Dataset::State& data = options.data->state();
+  if (data.subtrees == nullptr || !data.subtrees->belongsTo(*queue_)) return nullptr;
+  std::shared_ptr<GraphFilter> filter;
+  (void)guarded([&]() -> Status {
+    filter = inArena(
+        [&] { return data.subtrees->open(*program.source, data, program.info.tier, selection_.costs(), threads_); });
+    return okStatus();
+  });
+  return filter;
 }
 
 Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
@@ -279,8 +286,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().subtrees;
-  if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
+  if (task.program.info().subtrees_read > 0 && !data.subtrees->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};

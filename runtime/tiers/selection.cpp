@@ -65,9 +65,10 @@ double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, co
   return seconds / static_cast<double>(source.tokens);
 }
 
-void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
+void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline,
+                                  std::shared_ptr<GraphFilter> filter) {
   const ProgramSource& source = *state.source;
-  const GraphSource graphs_of{source, state.subtrees.get(), deadline};
+  const GraphSource graphs_of{source, filter.get(), deadline};
   const Tier tier = state.info.tier;
   auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.on_device = program;
@@ -97,10 +98,9 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
   }
-  if (state.subtrees == nullptr) return;
-  state.subtrees->close();
-  state.info.subtrees_read = state.subtrees->columns();
-  state.info.nodes_spared = state.subtrees->sparedNodes();
+  if (filter == nullptr) return;
+  filter->close(state.info);
+  program->setFilter(std::move(filter));
 }
 
 void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
@@ -134,7 +134,7 @@ void TierSelection::prepareFrontEnd() {
 TierSelection::Code TierSelection::interpreted(const Program::State& state, const Deadline& deadline) {
   DeviceProgram& program = *state.on_device;
   if (program.interpreted() == nullptr) {
-    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get(), deadline}));
+    program.setInterpreted(maker_.interpreted({*state.source, program.filter().get(), deadline}));
   }
   return program.interpreted();
 }
@@ -222,7 +222,8 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   const auto make_code = [&](const std::atomic<bool>& cancelled) {
-    return make({*state.source, state.subtrees.get(), query.deadline}, state.on_device.get(), order, cancelled);
+    return make({*state.source, state.on_device->filter().get(), query.deadline}, state.on_device.get(), order,
+                cancelled);
   };
   Result<Code> made = jobs_.join(state.on_device->job(order.kind, code), arena, make_code, query.deadline);
   query.deadline.check();
@@ -249,8 +250,8 @@ void TierSelection::startInBackground(const Query& query, const TierDecision& de
     // The program may be destroyed before the job ends.
     jobs_.start(
         state.on_device->job(query.kind, code),
-        [this, source = state.source, subtrees = state.subtrees, order = Order{query.kind, code, query.rows}](
-            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, order, cancelled); },
+        [this, source = state.source, filter = state.on_device->filter(), order = Order{query.kind, code, query.rows}](
+            const std::atomic<bool>& cancelled) { return make({*source, filter.get()}, nullptr, order, cancelled); },
         std::move(look));
   };
   if (decision.start_direct) start(CodeKind::kDirect, nullptr);
@@ -260,9 +261,9 @@ void TierSelection::startInBackground(const Query& query, const TierDecision& de
     return compilingMissingPays(costs, work, missing);
   };
   start(CodeKind::kCompiled,
-        [this, source = state.source, subtrees = state.subtrees, kind = query.kind,
+        [this, source = state.source, filter = state.on_device->filter(), kind = query.kind,
          pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
-          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
+          const MissingKernels missing = maker_.missing({*source, filter.get()}, kind, pays, cancelled);
           return pays(missing) ? std::nullopt : std::optional(missing);
         });
 }
