@@ -61,7 +61,7 @@ void checkOneColumn(const Matrix& matrix, const char* name) {
   }
 }
 
-/// Target or weights, if there are some.
+/// Target or weights, if any.
 std::optional<Matrix> vectorOf(const srjit_matrix* given, const char* name) {
   if (given == nullptr) return {};
   Matrix matrix(given, name);

@@ -76,7 +76,7 @@ auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use
 }
 
 /// The caller's matrix of results in a GPU's memory, as Engine takes it: rows behind one another. Columns behind one
-/// another are adjacent numbers, too, of which only the number matters.
+/// another are adjacent numbers, too: only their number matters.
 DeviceMatrix outputOnDevice(const srjit_matrix* out) {
   const Matrix matrix(out, "out");
   if (!matrix.on_device) refuse(Errc::kInvalid, "on_device of out is 0, expected memory of the engine's GPU");
@@ -107,7 +107,7 @@ void copyTo(const std::vector<From>& from, To* to) {
   if (to != nullptr) std::transform(from.begin(), from.end(), to, [](From value) { return static_cast<To>(value); });
 }
 
-/// Copies losses, and derivatives if there are some, to the caller's arrays. Throws before anything is written.
+/// Copies losses, and derivatives if any, to the caller's arrays. Throws before anything is written.
 void give(const Losses& losses, const std::vector<double>* derivatives, const Origin& origin, srjit_losses* given) {
   srjit_losses to = fromCaller(&required(given, "losses"), "losses");
   if (to.values != nullptr || to.valid_rows != nullptr) checkCount(to.count, losses.values.size(), "count");

@@ -37,7 +37,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   const std::vector<SubtreeWrite> writes = kept_->choose();
   if (writes.empty()) return;
   std::vector<bool> done;
-  // What is not kept is computed by the programs that need it.
+  // Programs compute subtrees that are not kept.
   (void)guarded([&]() -> Status {
     done = write(data, writes, threads);
     return okStatus();
@@ -45,7 +45,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   kept_->publish(writes, done);
 }
 
-// Programs of the interpreter, each of which has the number of its column for an output.
+// Programs of the interpreter; the output of each is the number of its column.
 std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<const SubtreeWrite> writes,
                                         unsigned threads) {
   const CurrentContext current(*queue_->cuda);

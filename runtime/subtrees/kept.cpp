@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-// Of one graph, at most so many subtrees are counted: those that cost most. Few others would save more than a column
+// The number of subtrees that are counted of a graph: those that cost most. Few others would save more than a column
 // costs.
 constexpr std::size_t kCountedPerGraph = 64;
 // Expressions that are stored per column, as candidates.
@@ -279,7 +279,7 @@ struct ProgramSubtrees::Rates {
   double instruction;   // seconds per instruction and row
   double making;        // the same of the interpreter
   double value;         // seconds to load one
-  double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it
+  double staged_reads;  // loads of a column for only the programs of this graph, if the interpreter stages it
 
   double saves(const SubtreeUse& use) const { return use.computing - use.reads * value; }
   SubtreeUse use(const GraphSubtrees& graph, NodeId id, double instructions) const {
@@ -360,7 +360,7 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     const bool possible = dag.node(id).kind == Token::Kind::kOp && !graph.key(id).isNone() && !graph.isRead(id) &&
                           graph.kernels(id) > 0 && graph.tokens(id) <= kMaxSubtreeTokens;
     if (!possible) continue;
-    // An upper bound of what is saved, which is quick to compute.
+    // An upper bound of the saving, which is quick to compute.
     const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
     if (rates.saves(most) > 0) counted.push_back({id, most});
   }

@@ -33,7 +33,7 @@ class DeviceExecutor final : public Executor {
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
-        subtree_bytes_(options.subtree_bytes),
+        spare_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
@@ -58,8 +58,8 @@ class DeviceExecutor final : public Executor {
     span.add("bytes", (*state)->storageBytes());
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
-    return withSubtrees(std::move(*state));
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), spare_bytes_);
+    return withSpareColumns(std::move(*state));
   }
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
@@ -128,8 +128,8 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  /// Data that were uploaded or selected, with what keeps subtrees if they have spare columns.
-  std::shared_ptr<const Dataset::State> withSubtrees(std::shared_ptr<Dataset::State> state) {
+  /// Data that were uploaded or selected, with what keeps values in their spare columns, if any.
+  std::shared_ptr<const Dataset::State> withSpareColumns(std::shared_ptr<Dataset::State> state) {
     if (state->on_device->spareColumns() > 0) {
       state->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, *state);
     }
@@ -143,7 +143,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
   std::size_t budget_;
-  std::size_t subtree_bytes_;
+  std::size_t spare_bytes_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
@@ -210,9 +210,9 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Dataset& data, const Selection& selection) {
   const CurrentContext current(*cuda_);
-  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), subtree_bytes_);
+  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), spare_bytes_);
   if (!state) return std::move(state).error();
-  return withSubtrees(std::move(*state));
+  return withSpareColumns(std::move(*state));
 }
 
 Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
