@@ -17,12 +17,8 @@ SubtreeStats Dataset::subtrees() const {
   for (const auto& replica : state_->replicas) {
     if (replica == nullptr) continue;
     const SubtreeStats own = Dataset(replica).subtrees();
-    all.capacity += own.capacity;
-    all.kept += own.kept;
-    all.bytes += own.bytes;
-    all.computed += own.computed;
-    all.replaced += own.replaced;
-    all.reads += own.reads;
+#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
+#include "runtime/platform/counters.def"
   }
   if (state_->subtrees == nullptr) return all;
   SubtreeStats stats = state_->subtrees->stats();

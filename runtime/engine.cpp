@@ -483,14 +483,9 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->info.tier = options.tier.value_or(engine.options.tier);
-  // Kept subtrees are values of expressions.
+  // Kept with data are values of expressions.
   if (own && call.permitted && options.data != nullptr && !call.derivation) {
     state->data_serial = options.data->state().serial;
-    // Without kept subtrees everything is computed.
-    (void)guarded([&]() -> Status {
-      state->subtrees = engine.executor->subtreesFor(*source, *options.data, state->info.tier);
-      return okStatus();
-    });
   }
   state->source = source;
   state->device = engine.options.device;
@@ -507,7 +502,6 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   });
   state->made = made.ok();
   if (!made) {
-    state->subtrees.reset();  // what it may read would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < source->expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

@@ -8,7 +8,7 @@
 
 #include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/streams.h"

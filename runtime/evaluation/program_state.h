@@ -83,9 +83,8 @@ class ProgramsMade {
 
 struct Program::State {
   std::shared_ptr<const ProgramSource> source;
-  std::shared_ptr<SubtreeReader> subtrees = {};  ///< kept subtrees that its graphs read; null: everything is computed
-  std::string device;                            ///< device of the engine that made it
-  std::optional<std::uint64_t> data_serial;      ///< serial of the one data set it may be evaluated on; not set: any
+  std::string device;                        ///< device of the engine that made it
+  std::optional<std::uint64_t> data_serial;  ///< serial of the one data set it may be evaluated on; not set: any
   ProgramInfo info{};
   std::vector<Failure> failures;                ///< in order of expression
   bool made = true;                             ///< false: no code exists, and all expressions are failures

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/evaluation/subtree_reader.h"
 #include "runtime/gpu/foreign_memory.h"
 
 namespace srjit {
@@ -66,7 +65,7 @@ bool DeviceData::allocate(std::size_t bytes) {
 bool DeviceData::fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes) {
   const std::size_t bytes = state.storageBytes(), column_bytes = state.column_stride * element_;
   if (bytes > budget) return false;
-  const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
+  const std::size_t spare = std::min(spare_bytes / column_bytes, kMostSpareColumns);
   const std::size_t with_spare = bytes + spare * column_bytes;
   if (spare > 0 && with_spare <= queue_->cuda->freeMemory() / 2 && allocate(with_spare)) {
     spare_columns_ = spare;

@@ -33,7 +33,7 @@ class DeviceExecutor final : public Executor {
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
-        subtree_bytes_(options.subtree_bytes),
+        spare_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
@@ -58,8 +58,8 @@ class DeviceExecutor final : public Executor {
     span.add("bytes", (*state)->storageBytes());
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
-    return withSubtrees(std::move(*state));
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), spare_bytes_);
+    return withSpareColumns(std::move(*state));
   }
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
@@ -75,10 +75,8 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.compileOnGpu(state, options, deadline);
+    selection_.compileOnGpu(state, options, deadline, filterFor(state, options));
   }
-
-  std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
 
@@ -120,6 +118,8 @@ class DeviceExecutor final : public Executor {
     task.program.state().on_device->keepRun(idle_, std::move(run));
   }
 
+  std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
+
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
   auto inArena(Body body) {
@@ -128,8 +128,8 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  /// Data that were uploaded or selected, with what keeps subtrees if they have spare columns.
-  std::shared_ptr<const Dataset::State> withSubtrees(std::shared_ptr<Dataset::State> state) {
+  /// Data that were uploaded or selected, with what keeps values in their spare columns, if any.
+  std::shared_ptr<const Dataset::State> withSpareColumns(std::shared_ptr<Dataset::State> state) {
     if (state->on_device->spareColumns() > 0) {
       state->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, *state);
     }
@@ -143,7 +143,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
   std::size_t budget_;
-  std::size_t subtree_bytes_;
+  std::size_t spare_bytes_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
@@ -210,9 +210,9 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Dataset& data, const Selection& selection) {
   const CurrentContext current(*cuda_);
-  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), subtree_bytes_);
+  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), spare_bytes_);
   if (!state) return std::move(state).error();
-  return withSubtrees(std::move(*state));
+  return withSpareColumns(std::move(*state));
 }
 
 Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
@@ -255,11 +255,18 @@ void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std
   queue_->uploads->complete([&] { queue_->uploads->copyToDevice(task.device_out + offset, from, bytes); });
 }
 
-std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
-                                                           Tier tier) {
-  DeviceSubtrees* const subtrees = data.state().subtrees.get();
-  if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
-  return inArena([&] { return subtrees->open(source, data.state(), tier, selection_.costs(), threads_); });
+// Subtrees are kept for values of expressions. Where reading them fails, everything is computed.
+std::shared_ptr<GraphFilter> DeviceExecutor::filterFor(const Program::State& program, const CompileOptions& options) {
+  if (options.data == nullptr || program.source->derivation) return nullptr;
+  const Dataset::State& data = options.data->state();
+  if (data.subtrees == nullptr || !data.subtrees->belongsTo(*queue_)) return nullptr;
+  std::shared_ptr<GraphFilter> filter;
+  (void)guarded([&]() -> Status {
+    filter = inArena(
+        [&] { return data.subtrees->open(*program.source, data, program.info.tier, selection_.costs(), threads_); });
+    return okStatus();
+  });
+  return filter;
 }
 
 Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
@@ -279,8 +286,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().subtrees;
-  if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
+  if (task.program.info().subtrees_read > 0 && !data.subtrees->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};

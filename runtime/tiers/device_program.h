@@ -46,6 +46,10 @@ class DeviceProgram {
   const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
   void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
 
+  /// What its graphs pass; null: nothing.
+  const std::shared_ptr<GraphFilter>& filter() const noexcept { return filter_; }
+  void setFilter(std::shared_ptr<GraphFilter> filter) { filter_ = std::move(filter); }
+
   /// The job that makes machine code of a kind, for kernels of `kernels`; new if there was none.
   std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
   ProgramStatus status() const;
@@ -72,6 +76,7 @@ class DeviceProgram {
   const double expected_evaluations_;
   std::optional<ProgramGraphs> graphs_;
   std::optional<KernelPlan> plan_;
+  std::shared_ptr<GraphFilter> filter_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const DeviceCode> interpreted_;

@@ -19,7 +19,7 @@ std::vector<std::uint32_t> TierSelection::allOf(const ProgramSource& source) {
 }
 
 CodeRequest TierSelection::request(const GraphSource& source, std::span<const std::uint32_t> chosen) const {
-  return {source.program, chosen, *queue_, *store_, threads_, source.subtrees, source.deadline};
+  return {source.program, chosen, *queue_, *store_, threads_, source.filter, source.deadline};
 }
 
 // The kernels that encode populations on the device are loaded or made in the background: no population waits for the

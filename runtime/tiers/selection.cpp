@@ -64,8 +64,9 @@ double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, co
   return seconds / static_cast<double>(source.tokens);
 }
 
-void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
-  const GraphSource source{*state.source, state.subtrees.get(), deadline};
+void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
+                                 std::shared_ptr<GraphFilter> filter) {
+  const GraphSource source{*state.source, filter.get(), deadline};
   const Tier tier = state.info.tier;
   const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.on_device = program;
@@ -94,10 +95,9 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
     state.info.encoded_on_device = code->report.on_device;
     program->setInterpreted(code);
   }
-  if (state.subtrees == nullptr) return;
-  state.subtrees->close();
-  state.info.subtrees_read = state.subtrees->columns();
-  state.info.nodes_spared = state.subtrees->sparedNodes();
+  if (filter == nullptr) return;
+  filter->close(state.info);
+  program->setFilter(std::move(filter));
 }
 
 void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
@@ -179,7 +179,7 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
 Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   DeviceProgram& program = *query.state.on_device;
   TierFacts& facts = query.facts;
-  const GraphSource source{*query.state.source, query.state.subtrees.get(), query.deadline};
+  const GraphSource source{*query.state.source, program.filter().get(), query.deadline};
   if (code == CodeKind::kInterpreted) {
     if (program.interpreted() == nullptr) program.setInterpreted(interpreted(source));
     query.codeOf(code) = program.interpreted();
@@ -214,9 +214,9 @@ void TierSelection::startInBackground(const Query& query, CodeKind code) {
   (void)guarded([&] {
     const Program::State& state = query.state;
     jobs_.start(state.on_device->job(query.kind, code),
-                [this, code, source = state.source, subtrees = state.subtrees, kind = query.kind,
+                [this, code, source = state.source, filter = state.on_device->filter(), kind = query.kind,
                  rows = query.rows](const std::atomic<bool>& cancelled) {
-                  return make(code, {*source, subtrees.get()}, nullptr, kind, rows, cancelled);
+                  return make(code, {*source, filter.get()}, nullptr, kind, rows, cancelled);
                 });
     return okStatus();
   });

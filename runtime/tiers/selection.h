@@ -37,7 +37,8 @@ class TierSelection {
   TierSelection& operator=(const TierSelection&) = delete;
 
   /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
-  void compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline);
+  void compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
+                    std::shared_ptr<GraphFilter> filter);
 
   /// As Executor::bestParts().
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;

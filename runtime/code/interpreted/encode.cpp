@@ -145,7 +145,7 @@ class ProgramEncoder {
     std::shared_ptr<const FrontEnd> front_end = request_.store.frontEnd();
     // With more there may be several sections; and workers have memory for a number per variable up to the largest.
     const bool has_few_variables = source_.variables <= limits_.columns;
-    if (!uses_device_ || front_end == nullptr || !has_few_variables || request_.subtrees != nullptr ||
+    if (!uses_device_ || front_end == nullptr || !has_few_variables || request_.filter != nullptr ||
         chosen_.size() != source_.expressions.size()) {
       return;
     }
@@ -188,8 +188,8 @@ class ProgramEncoder {
   }
 
   void beginChunks() {
-    // Passes from outside of the library and kept subtrees need graphs of whole chunks.
-    needs_graphs_ = source_.pipeline || request_.subtrees != nullptr;
+    // Passes from outside of the library and filters need graphs of whole chunks.
+    needs_graphs_ = source_.pipeline || request_.filter != nullptr;
     finds_ = !needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
              chosen_.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
@@ -412,7 +412,7 @@ class ProgramEncoder {
   // What all chunks need: the columns of sections, and the family of the operators.
   void stageColumns() {
     std::vector<bool> used_ops(kOpCount);
-    std::size_t variables = 0;  // values of subtrees may be among them
+    std::size_t variables = 0;  // columns of a filter may be among them
     for (const EncodedChunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
     if (on_device_) variables = std::max(variables, on_device_->variables().size());
     // Tokens that name no column have column 0 there, so it has a place even if no program needs it.
