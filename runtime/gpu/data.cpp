@@ -139,7 +139,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<
   state->precision = precision;
   auto adopted = adoptColumns(queue, *state, view.columns);
   if (!adopted) return std::move(adopted).error();
-  state->on_device = std::move(*adopted);
+  state->residence = std::move(*adopted);
   return state;
 }
 

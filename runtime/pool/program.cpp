@@ -34,12 +34,34 @@ std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::spa
   return ends;
 }
 
+SubtreeStats PoolData::subtrees() const {
+  SubtreeStats all;
+  for (const auto& replica : replicas) {
+    if (replica == nullptr) continue;
+    const SubtreeStats own = Dataset(replica).subtrees();
+    all.capacity += own.capacity;
+    all.kept += own.kept;
+    all.bytes += own.bytes;
+    all.computed += own.computed;
+    all.replaced += own.replaced;
+    all.reads += own.reads;
+  }
+  return all;
+}
+
+std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data) {
+  const auto* const placed = dynamic_cast<const PoolData*>(data.residence.get());
+  if (placed == nullptr) return {};
+  return placed->replicas;
+}
+
 Task PoolShare::of(const Task& task) const {
   return {.program = *program,
           .data = Dataset(replicaOn(task.data.state(), device)),
           .parameters = task.parameters.subspan(parameter, source->parameterOffset(source->expressions.size())),
           .loss = task.loss,
-          .deadline = task.deadline};
+          .deadline = task.deadline,
+          .is_awaited = task.is_awaited};
 }
 
 PoolProgram::PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options)
@@ -89,21 +111,15 @@ std::shared_ptr<const PoolShares> PoolProgram::divide(const PoolDevices& pool, c
 
 Program PoolProgram::compile(const PoolShare& share, const PoolDevices& pool, const Dataset* data,
                              const Deadline& deadline) const {
-  Executor& executor = pool[share.device];
   auto state = std::make_shared<Program::State>();
   state->source = share.source;
   state->device = pool.name(share.device);
   state->info.nodes_before = share.source->tokens;
   state->info.tier = tier_;
-  const auto replica = data != nullptr ? replicaOn(data->state(), share.device) : nullptr;
-  // Kept subtrees are values of expressions; without them everything is computed.
-  if (replica != nullptr && !share.source->derivation) {
-    (void)guarded([&]() -> Status {
-      state->subtrees = executor.subtreesFor(*share.source, Dataset(replica), tier_);
-      return okStatus();
-    });
-  }
-  executor.compile(*state, options_, deadline);
+  CompileOptions options = options_;
+  const Dataset replica(data != nullptr ? replicaOn(data->state(), share.device) : nullptr);
+  if (replica.handle() != nullptr) options.data = &replica;
+  pool[share.device].compile(*state, options, deadline);
   return Program(std::move(state));
 }
 

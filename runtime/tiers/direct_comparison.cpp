@@ -228,7 +228,7 @@ class Comparison {
 
   Result<Data> resident(bool weighted) const {
     auto data = Dataset::State::create(view(weighted), store_->precision());
-    if (data) (*data)->on_device = std::make_shared<DeviceData>(queue_, **data, queue_->cuda->freeMemory());
+    if (data) (*data)->residence = std::make_shared<DeviceData>(queue_, **data, queue_->cuda->freeMemory());
     return data;
   }
 

@@ -65,12 +65,13 @@ double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, co
   return seconds / static_cast<double>(source.tokens);
 }
 
-void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
+void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options,
+                                  std::shared_ptr<SubtreeReader> subtrees, const Deadline& deadline) {
   const ProgramSource& source = *state.source;
-  const GraphSource graphs_of{source, state.subtrees.get(), deadline};
+  const GraphSource graphs_of{source, subtrees.get(), deadline};
   const Tier tier = state.info.tier;
-  auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
-  state.on_device = program;
+  auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations, subtrees);
+  state.code = program;
   const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
     state.failures = failures;
     state.info.nodes_after = nodes;
@@ -97,10 +98,10 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
   }
-  if (state.subtrees == nullptr) return;
-  state.subtrees->close();
-  state.info.subtrees_read = state.subtrees->columns();
-  state.info.nodes_spared = state.subtrees->sparedNodes();
+  if (subtrees == nullptr) return;
+  subtrees->close();
+  state.info.subtrees_read = subtrees->columns();
+  state.info.nodes_spared = subtrees->sparedNodes();
 }
 
 void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
@@ -132,9 +133,9 @@ void TierSelection::prepareFrontEnd() {
 }
 
 TierSelection::Code TierSelection::interpreted(const Program::State& state, const Deadline& deadline) {
-  DeviceProgram& program = *state.on_device;
+  DeviceProgram& program = deviceProgramOf(state);
   if (program.interpreted() == nullptr) {
-    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get(), deadline}));
+    program.setInterpreted(maker_.interpreted({*state.source, program.subtrees().get(), deadline}));
   }
   return program.interpreted();
 }
@@ -153,7 +154,7 @@ struct TierSelection::Query {
 
 // Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.
 void TierSelection::findFacts(Query& query) const {
-  DeviceProgram& program = *query.state.on_device;
+  DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
   if (facts.tier == Tier::kAuto) {
     facts.costs = costs();
@@ -180,7 +181,7 @@ void TierSelection::findFacts(Query& query) const {
 Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, const KernelKind& kind,
                                                    const DeviceData& data, bool is_evaluated,
                                                    const Deadline& deadline) {
-  DeviceProgram& program = *state.on_device;
+  DeviceProgram& program = deviceProgramOf(state);
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
   Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
@@ -211,20 +212,21 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
 // Waits for code, and makes it unless another thread does. The facts then have the result.
 Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   const Program::State& state = query.state;
+  DeviceProgram& program = deviceProgramOf(state);
   TierFacts& facts = query.facts;
   if (code == CodeKind::kInterpreted) {
     query.codeOf(code) = interpreted(state, query.deadline);
     facts.has_interpreted = true;
-    facts.interpreter_refuses = state.on_device->interpreterRefuses();
+    facts.interpreter_refuses = program.interpreterRefuses();
     return okStatus();
   }
   const Order order{query.kind, code, query.rows};
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   const auto make_code = [&](const std::atomic<bool>& cancelled) {
-    return make({*state.source, state.subtrees.get(), query.deadline}, state.on_device.get(), order, cancelled);
+    return make({*state.source, program.subtrees().get(), query.deadline}, &program, order, cancelled);
   };
-  Result<Code> made = jobs_.join(state.on_device->job(order.kind, code), arena, make_code, query.deadline);
+  Result<Code> made = jobs_.join(program.job(order.kind, code), arena, make_code, query.deadline);
   query.deadline.check();
   const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
                                                             !made && made.error().code != Errc::kUnsupported);
@@ -244,12 +246,13 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
 void TierSelection::startInBackground(const Query& query, const TierDecision& decision) {
   using Start = TierDecision::Start;
   const Program::State& state = query.state;
+  DeviceProgram& program = deviceProgramOf(state);
   const TierFacts& facts = query.facts;
   const auto start = [&](CodeKind code, JobQueue::Look look) {
     // The program may be destroyed before the job ends.
     jobs_.start(
-        state.on_device->job(query.kind, code),
-        [this, source = state.source, subtrees = state.subtrees, order = Order{query.kind, code, query.rows}](
+        program.job(query.kind, code),
+        [this, source = state.source, subtrees = program.subtrees(), order = Order{query.kind, code, query.rows}](
             const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, order, cancelled); },
         std::move(look));
   };
@@ -260,7 +263,7 @@ void TierSelection::startInBackground(const Query& query, const TierDecision& de
     return compilingMissingPays(costs, work, missing);
   };
   start(CodeKind::kCompiled,
-        [this, source = state.source, subtrees = state.subtrees, kind = query.kind,
+        [this, source = state.source, subtrees = program.subtrees(), kind = query.kind,
          pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
           const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
           return pays(missing) ? std::nullopt : std::optional(missing);

@@ -33,8 +33,10 @@ class TierSelection {
   TierSelection(const TierSelection&) = delete;
   TierSelection& operator=(const TierSelection&) = delete;
 
-  /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
-  void makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline);
+  /// Makes what a program begins with, as firstCode() says; its graphs read `subtrees`, unless null. Adds failures and
+  /// fills in the info.
+  void makeFirstCode(Program::State& state, const CompileOptions& options, std::shared_ptr<SubtreeReader> subtrees,
+                     const Deadline& deadline);
 
   /// As Executor::bestParts().
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
