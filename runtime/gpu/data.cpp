@@ -135,7 +135,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<
   state->precision = precision;
   std::shared_ptr<DeviceData> data(new DeviceData(queue, precision));
   if (Status adopted = data->adoptColumns(*state, view.columns); !adopted) return std::move(adopted).error();
-  state->on_device = std::move(data);
+  state->residence = std::move(data);
   return state;
 }
 

@@ -19,11 +19,11 @@ struct FieldBand {
 
 /// The first `fields` fields of resident data.
 std::vector<FieldBand> bandsOf(const Dataset::State& data, std::size_t fields) {
-  const DeviceRows& layout = data.on_device->layout();
+  const DeviceRows& layout = deviceDataOf(data).layout();
   const auto element = static_cast<std::ptrdiff_t>(bytesOf(data.precision));
   const auto inBytes = [&](std::uint64_t stride) { return static_cast<std::ptrdiff_t>(stride) * element; };
   FieldBand columns{layout.columns, inBytes(layout.row_stride), inBytes(layout.column_stride), data.columns};
-  if (data.has_target && data.on_device->hasTargetBehind(data.columns)) {
+  if (data.has_target && deviceDataOf(data).hasTargetBehind(data.columns)) {
     columns.fields = fields;
     return {columns};
   }
@@ -116,7 +116,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr
     if (!made) return made.error();
     data->stream(*state, budget);
   }
-  state->on_device = std::move(data);
+  state->residence = std::move(data);
   return state;
 }
 

@@ -238,7 +238,7 @@ void DeviceRun::settlingOnFailure(const Body& body) {
 template <class Body>
 void DeviceRun::inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body) {
   const std::size_t first = chunk * memory_.chunkRows();
-  StagedRows staged = data.on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
+  StagedRows staged = deviceDataOf(data).stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
   timed_ = chunk + 1;
   if (chunk == 0) noteClocks(lock);
   queue_.stream->record(times_[chunk].first);

@@ -15,13 +15,13 @@ bool isOutOfMemory(const CudaFailure& failure) { return failure.code() == CUDA_E
 
 /// What chunks of rows are multiples of.
 std::size_t chunkQuantum(const RunPlan& plan, const Dataset::State& data) {
-  return plan.kind.loss || data.on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
+  return plan.kind.loss || deviceDataOf(data).isStreamed() ? kChunkQuantum : kPredictionQuantum;
 }
 
 /// The rows of a chunk, if memory is not short.
 std::size_t wantedChunkRows(const RunPlan& plan, const Dataset::State& data) {
   const std::size_t element = plan.elementBytes();
-  std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
+  std::size_t chunk_rows = std::min<std::size_t>(data.rows, deviceDataOf(data).chunkRows());
   if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision()));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
   if (to_host && plan.outputs * data.rows * element > kManyPredictionBytes) {

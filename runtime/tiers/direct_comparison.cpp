@@ -227,7 +227,7 @@ class Comparison {
 
   Data resident(bool weighted) const {
     Data data = need(Dataset::State::create(view(weighted), store_->precision()));
-    data->on_device = std::make_shared<DeviceData>(queue_, *data, queue_->cuda->freeMemory());
+    data->residence = std::make_shared<DeviceData>(queue_, *data, queue_->cuda->freeMemory());
     return data;
   }
 

@@ -69,7 +69,7 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
   const GraphSource source{*state.source, filter.get(), deadline};
   const Tier tier = state.info.tier;
   const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
-  state.on_device = program;
+  state.code = program;
   const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
     state.failures = failures;
     state.info.nodes_after = nodes;
@@ -125,7 +125,7 @@ struct TierSelection::Query {
 
 // Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.
 void TierSelection::findFacts(Query& query) const {
-  DeviceProgram& program = *query.state.on_device;
+  DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
   if (facts.tier == Tier::kAuto) {
     facts.costs = costs();
@@ -151,7 +151,7 @@ void TierSelection::findFacts(Query& query) const {
 Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, const KernelKind& kind,
                                                    const DeviceData& data, bool is_evaluated,
                                                    const Deadline& deadline) {
-  DeviceProgram& program = *state.on_device;
+  DeviceProgram& program = deviceProgramOf(state);
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
   Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
@@ -177,7 +177,7 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
 
 // Waits for code, and makes it unless another thread does. The facts then have the result.
 Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
-  DeviceProgram& program = *query.state.on_device;
+  DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
   const GraphSource source{*query.state.source, program.filter().get(), query.deadline};
   if (code == CodeKind::kInterpreted) {
@@ -212,9 +212,9 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
 // Without memory for a job, the evaluation is served as it is. The program may be destroyed before the job ends.
 void TierSelection::startInBackground(const Query& query, CodeKind code) {
   (void)guarded([&] {
-    const Program::State& state = query.state;
-    jobs_.start(state.on_device->job(query.kind, code),
-                [this, code, source = state.source, filter = state.on_device->filter(), kind = query.kind,
+    DeviceProgram& program = deviceProgramOf(query.state);
+    jobs_.start(program.job(query.kind, code),
+                [this, code, source = query.state.source, filter = program.filter(), kind = query.kind,
                  rows = query.rows](const std::atomic<bool>& cancelled) {
                   return make(code, {*source, filter.get()}, nullptr, kind, rows, cancelled);
                 });
