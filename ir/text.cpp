@@ -114,7 +114,7 @@ Result<Expression> parse(std::string_view text, Language language, const ColumnN
 Result<std::vector<TextRange>> tokenRanges(std::string_view text, const ColumnNames& columns) {
   std::vector<Token> tokens;
   std::vector<TextRange> places;
-  const Result<ProgramNeeds> needs = text::parseInfix(text, columns, tokens, places);
+  const Result<ProgramNeeds> needs = text::parseInfix(text, columns, tokens, 0, &places);
   if (!needs) return needs.error();
   return places;
 }

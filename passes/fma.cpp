@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "ir/ops.h"
+#include "passes/members.h"
 #include "passes/pass.h"
-#include "passes/root_members.h"
 #include "passes/working_dag.h"
 
 namespace srjit {

@@ -11,8 +11,6 @@
 #include "ir/text/fixed_words.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
-#include "ir/text/program_builder.h"
-#include "ir/text/quoted_name.h"
 #include "ir/text/words.h"
 
 namespace srjit::text {

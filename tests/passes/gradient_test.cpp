@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/rows.h"
-#include "passes/gradient/derived_batch.h"
+#include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "tests/generators/dual.h"
 #include "tests/generators/graphs.h"
@@ -18,7 +18,7 @@ constexpr Derivation kJacobian{.quantity = Quantity::kJacobian, .columns = 3};
 
 Dag derived(const Expression& expression, const Derivation& derivation, Math math = Math::kStrict,
             Precision precision = Precision::kF64) {
-  DerivedBatch batch(precision, math, derivation);
+  BatchOptimizer batch(precision, math, derivation);
   batch.add(Population({&expression, 1})[0]);
   return batch.take();
 }
@@ -138,7 +138,7 @@ TEST_P(GradientModes, DoNotDependOnTheBatch) {
   const std::vector<Expression> batch = expressionsOfAllOperators(94).batch(300);
   const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 3, .weighted = true};
   const Population population(batch);
-  DerivedBatch together(precision, math, derivation);
+  BatchOptimizer together(precision, math, derivation);
   for (std::size_t e = 0; e < population.size(); ++e) together.add(population[e]);
   const Dag all = together.take();
   std::size_t root = 0;
