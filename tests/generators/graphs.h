@@ -143,16 +143,15 @@ std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<
 /// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic operators are more frequent, so that the patterns
 /// of rules occur.
 inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max_nodes = 30) {
-  GeneratorOptions options;
-  options.seed = seed;
-  options.min_nodes = 1;
-  options.max_nodes = max_nodes;
-  options.variables = 3;
-  options.parameters = 2;
-  options.constant_probability = 0.3;
-  options.parameter_probability = 0.2;
-  options.special_probability = 0.2;
-  options.ops = allOperators();
+  GeneratorOptions options{.seed = seed,
+                           .min_nodes = 1,
+                           .max_nodes = max_nodes,
+                           .variables = 3,
+                           .parameters = 2,
+                           .ops = allOperators(),
+                           .constant_probability = 0.3,
+                           .parameter_probability = 0.2,
+                           .special_probability = 0.2};
   for (int i = 0; i < 10; ++i) {
     options.ops.insert(options.ops.end(), {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kSquare});
   }

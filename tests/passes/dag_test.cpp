@@ -54,8 +54,8 @@ TEST(Dag, KeepsOperandsAsTheyAreWrittenUntilAPassOrdersThem) {
 }
 
 TEST(Dag, CommutativeOperandsHaveACanonicalOrder) {
-  const Dag dag = ordered(
-      graphOf({"x0 * sin(x1)", "sin(x1) * x0", "fma(x0, x1, x2)", "fma(x1, x0, x2)", "x0 - x1", "x1 - x0"}));
+  const Dag dag =
+      ordered(graphOf({"x0 * sin(x1)", "sin(x1) * x0", "fma(x0, x1, x2)", "fma(x1, x0, x2)", "x0 - x1", "x1 - x0"}));
   EXPECT_EQ(dag.roots()[0], dag.roots()[1]);
   EXPECT_EQ(dag.roots()[2], dag.roots()[3]);
   EXPECT_NE(dag.roots()[4], dag.roots()[5]);

@@ -18,18 +18,16 @@ constexpr std::size_t kBatch = 200;
 /// 2000 expressions of operators that IEEE 754 defines exactly, so that folded constants have the same bits on every
 /// machine.
 ExpressionGenerator exactExpressions() {
-  GeneratorOptions options;
-  options.seed = 20;
-  options.min_nodes = 1;
-  options.max_nodes = 24;
-  options.variables = 2;
-  options.parameters = 2;
-  options.constant_probability = 0.3;
-  options.parameter_probability = 0.2;
-  options.special_probability = 0.2;
-  options.ops = {Op::kAdd,    Op::kSub,  Op::kMul, Op::kDiv, Op::kNeg,
-                 Op::kSquare, Op::kSqrt, Op::kAbs, Op::kInv, Op::kMax};
-  return ExpressionGenerator(options);
+  using enum Op;
+  return ExpressionGenerator({.seed = 20,
+                              .min_nodes = 1,
+                              .max_nodes = 24,
+                              .variables = 2,
+                              .parameters = 2,
+                              .ops = {kAdd, kSub, kMul, kDiv, kNeg, kSquare, kSqrt, kAbs, kInv, kMax},
+                              .constant_probability = 0.3,
+                              .parameter_probability = 0.2,
+                              .special_probability = 0.2});
 }
 
 /// One digest per standard pass of `math`: of the printed graphs after it, in both precisions.

@@ -217,8 +217,7 @@ void fires(const Rule& rule) {
                                instance.tokens().begin() + static_cast<long>(t) + 1);
       const Expression term = Expression::create(std::move(inner)).value();
       const Dag graph = Dag::fromExpressions({&term, 1}, Precision::kF32);
-      ASSERT_TRUE(simplified(graph, rule.mode).toExpression(0).value() ==
-                  graph.toExpression(0).value())
+      ASSERT_TRUE(simplified(graph, rule.mode).toExpression(0).value() == graph.toExpression(0).value())
           << rule.pattern_text << " holds " << print(term, Language::kInfix);
     }
   }
