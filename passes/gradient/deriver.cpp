@@ -316,7 +316,12 @@ void BatchOptimizer::add(const Dag& from, std::size_t root, const ExpressionView
 
 Dag BatchOptimizer::take() {
   expressions_ = 0;
-  return takeScheduled(merged_, scheduler_, places_);
+  // In the order of evaluation, with constants as parameters; all nodes are live.
+  Dag scheduled(merged_.precision());
+  const std::span<const NodeId> order = scheduler_.run(merged_, merged_.roots(), merged_.size());
+  merged_.renumber(order, Dag::Literals::kParameters, scheduled, places_);
+  merged_.clear(0);
+  return scheduled;
 }
 
 // The parameters of an expression are those that the table still has; some may have no effect by now.

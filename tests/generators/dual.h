@@ -44,7 +44,7 @@ inline Dual dualOf(const Expression& expression, std::span<const double> variabl
         const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
         if (!operand.depends) continue;
         result.depends = true;
-        // As in a branch that is not taken: what is below does not count, whatever it is.
+        // As in a branch that is not taken: no operand of it counts.
         if (outer != 0) {
           result.derivative += outer * operand.derivative;
           result.magnitude += std::fabs(outer) * operand.magnitude;

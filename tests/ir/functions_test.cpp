@@ -385,7 +385,7 @@ TYPED_TEST(ProgramsIn, RemaindersAreThoseOfPython) {
   for (int i = 0; i < 100'000; ++i) {
     const T x = argument<T>(random), y = argument<T>(random), factor = static_cast<T>(random.between(0, 1'000'000));
     ASSERT_NO_FATAL_FAILURE(expectRemainder(x, y));
-    // Multiples, and what is beside them.
+    // Multiples, and their neighbours.
     const T multiple = factor * y;
     for (const T near : {multiple, std::nextafter(multiple, kMost), std::nextafter(multiple, -kMost)}) {
       ASSERT_NO_FATAL_FAILURE(expectRemainder(near, y));

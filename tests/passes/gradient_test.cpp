@@ -38,7 +38,7 @@ TEST(Gradient, OfSimpleExpressions) {
   EXPECT_EQ(derivativeText("if(x0, p0, 3)"), "if(x0, 1, 0)");
 }
 
-// What is not smooth, or copies a sign, or has comparisons in its derivative.
+// Operators that are not smooth, copy a sign, or have comparisons in their derivative.
 TEST(Gradient, OfOperatorsWithCases) {
   const double tiny = 1e-10;
   for (const Op op : allOperators()) {
@@ -92,7 +92,7 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
       const Dual expected = dualOf(expression, variables, parameters, kind, k);
       const bool is_moderate = expected.magnitude == 0 || (expected.magnitude > 1e-100 && expected.magnitude < 1e100);
       if (!is_moderate || !std::isfinite(expected.value) || !std::isfinite(expected.derivative)) continue;
-      // A square beyond the largest number, say, of which something above takes the hyperbolic tangent.
+      // For instance tanh of a square beyond the largest number.
       if (!std::isfinite(got[k])) {
         ++overflows;
         continue;
@@ -114,7 +114,7 @@ TEST(Gradient, AgreesWithDualNumbersByVariables) {
 
 class GradientModes : public testing::TestWithParam<std::tuple<Precision, Math>> {};
 
-// f keeps the graph that it has alone, and so its bits.
+// f keeps the graph that it has without derivatives, and so its bits.
 TEST_P(GradientModes, ThePassKeepsTheExpressionsAndGivesTheBatchsDerivatives) {
   const auto [precision, math] = GetParam();
   ExpressionGenerator generator = expressionsOfAllOperators(93);

@@ -142,7 +142,7 @@ int weightOf(Op op) {
   return 20;
 }
 
-/// The weight of a term; an operator over constants alone will be one constant.
+/// The weight of a term; an operator over only constants will be one constant.
 int weightOf(const Expression& term) {
   std::vector<std::pair<int, bool>> stack;  // weight, constant
   for (const Token& token : term.tokens()) {
