@@ -1,9 +1,9 @@
+#include "passes/rules/conditions.h"
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
-#include "passes/rules/rules.h"
 
 namespace srjit {
 namespace {

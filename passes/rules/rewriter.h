@@ -10,7 +10,7 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
-#include "passes/rules/rules.h"
+#include "passes/rules/conditions.h"
 
 namespace srjit {
 

@@ -11,8 +11,8 @@
 
 #include "ir/ops.h"
 #include "passes/dag.h"
+#include "passes/rules/conditions.h"
 #include "passes/rules/node_sort.h"
-#include "passes/rules/rules.h"
 
 namespace srjit {
 

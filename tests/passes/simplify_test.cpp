@@ -7,9 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "passes/rules/conditions.h"
 #include "passes/rules/fold.h"
-#include "passes/rules/rules.h"
 #include "tests/generators/graphs.h"
+#include "tests/ir/domains.h"
 
 namespace srjit {
 namespace {
@@ -24,29 +25,16 @@ struct Point {
 /// The value of a term at a point; `*largest` becomes at least the largest magnitude of its subterms.
 template <class T>
 T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
-  std::vector<T> stack;
-  for (const Token& token : term.tokens()) {
-    std::array<T, 3> operands{};
-    const auto arity = static_cast<std::size_t>(token.arity());
-    for (std::size_t i = 0; i < arity; ++i) operands[i] = stack[stack.size() - arity + i];
-    stack.resize(stack.size() - arity);
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        stack.push_back(static_cast<T>(token.value));
-        break;
-      case Token::Kind::kVariable:
-        stack.push_back(point.x[token.index]);
-        break;
-      case Token::Kind::kParameter:
-        stack.push_back(point.p[token.index]);
-        break;
-      case Token::Kind::kOp:
-        stack.push_back(applyRow<T>(token.op, operands[0], operands[1], operands[2]));
-        break;
-    }
-    if (largest != nullptr) *largest = std::max(*largest, std::fabs(stack.back()));
-  }
-  return stack.back();
+  const auto seen = [&](T value) {
+    if (largest != nullptr) *largest = std::max(*largest, std::fabs(value));
+    return value;
+  };
+  const auto leaf = [&](const Token& token) {
+    if (token.kind == Token::Kind::kConstant) return seen(static_cast<T>(token.value));
+    return seen(token.kind == Token::Kind::kVariable ? point.x[token.index] : point.p[token.index]);
+  };
+  return foldPostfix<T>(term.tokens(), leaf,
+                        [&](Op op, std::span<const T> operands) { return seen(rowOf<T>(op, operands)); });
 }
 
 /// Checks all combinations of special numbers for the wildcards of the pattern, then random bits.
@@ -144,21 +132,15 @@ int weightOf(Op op) {
 
 /// The weight of a term; an operator over only constants will be one constant.
 int weightOf(const Expression& term) {
-  std::vector<std::pair<int, bool>> stack;  // weight, constant
-  for (const Token& token : term.tokens()) {
-    std::pair<int, bool> own = {1, token.kind == Token::Kind::kConstant || token.kind == Token::Kind::kParameter};
-    if (token.kind == Token::Kind::kOp) {
-      own = {weightOf(token.op), true};
-      for (int k = 0; k < token.arity(); ++k) {
-        own.first += stack.back().first;
-        own.second = own.second && stack.back().second;
-        stack.pop_back();
-      }
-      if (own.second) own.first = 1;
-    }
-    stack.push_back(own);
-  }
-  return stack.back().first;
+  using Weight = std::pair<int, bool>;  // and whether it is constant
+  const auto leaf = [](const Token& token) { return Weight{1, token.kind != Token::Kind::kVariable}; };
+  const auto apply = [](Op op, std::span<const Weight> operands) {
+    if (std::ranges::all_of(operands, &Weight::second)) return Weight{1, true};
+    Weight own{weightOf(op), false};
+    for (const Weight& operand : operands) own.first += operand.first;
+    return own;
+  };
+  return foldPostfix<Weight>(term.tokens(), leaf, apply).first;
 }
 
 std::map<std::uint32_t, int> wildcardsOf(const Expression& term) {

@@ -1,5 +1,5 @@
-// The sizes of rules, the math mode whose rules a pipeline applies, and conditions. Plain code without pointers to
-// functions: the same source serves a host and a device.
+// When rules apply: the math mode of a pipeline, and conditions; and how large a rule may be. Plain code without
+// pointers to functions: the same source serves a host and a device.
 #pragma once
 
 #include <cstddef>
