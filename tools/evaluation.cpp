@@ -113,7 +113,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
       ->type_name("FILE")
       ->default_str("standard output");
-  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
+  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
       ->type_name("LIST");
 }
 

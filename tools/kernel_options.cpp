@@ -92,7 +92,7 @@ void addGraphOptions(CLI::App& app, KernelOptions& options) {
   addExpressionOptions(app, options.expressions);
   addNumericOptions(app, options.math, options.precision);
   addColumnsOption(app, options.columns);
-  app.add_option("--passes", options.passes, "the passes to run, as fold,simplify")
+  app.add_option("--passes", options.passes, "the passes to run, as simplify,fma")
       ->type_name("LIST")
       ->capture_default_str();
 }

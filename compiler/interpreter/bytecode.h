@@ -9,7 +9,7 @@
 #include "compiler/interpreter/token_writer.h"
 #include "ir/error.h"
 #include "passes/dag.h"
-#include "passes/expression_graph.h"
+#include "passes/members.h"
 
 namespace srjit {
 

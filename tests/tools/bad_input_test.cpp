@@ -121,11 +121,11 @@ const BadInput kInputs[] = {
     {"WeightsNegative", loss("x0", "negative.csv", {"--weights", "b"}), 1,
      "negative.csv: weight -2 in row 1, expected"},
     // Passes
-    {"PassUnknown", {"passes", "--passes", "fold,melt", "x0"}, 1, "--passes:1:6: "},
+    {"PassUnknown", {"passes", "--passes", "hoist,melt", "x0"}, 1, "--passes:1:7: "},
     {"PassNotRun",
-     {"passes", "--passes", "fold", "--print-after", "fma", "x0"},
+     {"passes", "--passes", "hoist", "--print-after", "fma", "x0"},
      1,
-     "--print-after 'fma': no such pass runs; these do: fold"},
+     "--print-after 'fma': no such pass runs; these do: hoist"},
     // Places to write
     {"OutFolderMissing",
      {"run", "x0", "--data", "good.csv", "--out", "no/out.csv"},

@@ -1,4 +1,4 @@
-#include "passes/member_sweep.h"
+#include "passes/members.h"
 
 #include <algorithm>
 
@@ -38,6 +38,39 @@ void MemberSweep::run(const Dag& dag, std::span<const NodeId> roots) {
   }
   members_ = {first, end};
   is_shared_ = most_uses > 1;
+}
+
+void RootMembers::collect(const Dag& dag, std::span<const NodeId> roots, NodeId first) {
+  for (const std::vector<NodeId>* used : {&members_, &others_}) {
+    for (const NodeId id : *used) uses_[id] = 0;
+  }
+  members_.clear();
+  others_.clear();
+  uses_.resize(std::max(uses_.size(), dag.size()));
+  const auto use = [&](NodeId id) {
+    if (uses_[id]++ > 0) return;
+    (id < first ? others_ : members_).push_back(id);
+  };
+  for (const NodeId root : roots) use(root);
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    for (const NodeId operand : dag.node(members_[i]).inputs()) use(operand);
+  }
+  sortMet(members_);
+}
+
+void sortMet(std::span<NodeId> nodes) {
+  constexpr std::size_t kFew = 64;
+  if (nodes.size() > kFew) {
+    std::ranges::sort(nodes);
+    return;
+  }
+  std::ranges::reverse(nodes);
+  for (std::size_t i = 1; i < nodes.size(); ++i) {
+    const NodeId id = nodes[i];
+    std::size_t place = i;
+    for (; place > 0 && nodes[place - 1] > id; --place) nodes[place] = nodes[place - 1];
+    nodes[place] = id;
+  }
 }
 
 }  // namespace srjit

@@ -1,5 +1,4 @@
-// Sets of operands of partial derivatives, beside the nodes that the derivatives have.
-#include "passes/gradient/operand_sets.h"
+#include "passes/operator_facts.h"
 
 #include <string>
 
@@ -8,7 +7,7 @@
 #include "ir/ops.h"
 #include "ir/rows.h"
 #include "passes/gradient/graph_domain.h"
-#include "passes/root_members.h"
+#include "passes/members.h"
 #include "tests/generators/population.h"
 
 namespace srjit {
@@ -41,6 +40,31 @@ TEST(OperandSets, AreThoseOfTheNodesOfDerivatives) {
       EXPECT_EQ(set.bits, partial.isLiteral() ? 0U : variablesOf(dag, partial.in(maker))) << what;
     }
     for (int k = arityOf(op); k < kMaxArity; ++k) EXPECT_TRUE(operandsOfPartial(op, k).is_zero);
+  }
+}
+
+TEST(ExceptionalOperands, AreFoundInTheTable) {
+  for (const Op op : {Op::kDiv, Op::kInv, Op::kLog, Op::kSqrt, Op::kAsin, Op::kPow, Op::kMod, Op::kExp}) {
+    EXPECT_TRUE(mayBeExceptional(op)) << infoOf(op).name;
+  }
+  for (const Op op :
+       {Op::kAdd, Op::kMul, Op::kFma, Op::kSin, Op::kTanh, Op::kIf, Op::kPdiv, Op::kPlog, Op::kLooseLog}) {
+    EXPECT_FALSE(mayBeExceptional(op)) << infoOf(op).name;
+  }
+  EXPECT_TRUE(mayHide(Op::kTanh, 0) && mayHide(Op::kExp, 0) && mayHide(Op::kDiv, 1) && mayHide(Op::kIf, 1));
+  EXPECT_FALSE(mayHide(Op::kDiv, 0) || mayHide(Op::kAdd, 1) || mayHide(Op::kMul, 0) || mayHide(Op::kLog, 0));
+  EXPECT_TRUE(mayFailBeside(Op::kAtan2, 0) && mayFailBeside(Op::kAq, 1));
+  EXPECT_FALSE(mayFailBeside(Op::kTanh, 0) || mayFailBeside(Op::kDiv, 0) || mayFailBeside(Op::kDiv, 1));
+}
+
+TEST(ApproximateSteps, AreReadFromTheTable) {
+  for (const Op op : {Op::kAdd, Op::kMul, Op::kFma, Op::kCube, Op::kFloor, Op::kMin, Op::kLt, Op::kIf, Op::kAbs,
+                      Op::kErf, Op::kCbrt, Op::kExpm1, Op::kMod}) {
+    EXPECT_FALSE(hasApproximateStep(op)) << infoOf(op).name;
+  }
+  for (const Op op : {Op::kDiv, Op::kInv, Op::kSqrt, Op::kAq, Op::kPdiv, Op::kPsqrt, Op::kLooseInv, Op::kExp, Op::kPow,
+                      Op::kLogistic, Op::kPlog, Op::kLoosePow, Op::kLog10, Op::kSin, Op::kTanh}) {
+    EXPECT_TRUE(hasApproximateStep(op)) << infoOf(op).name;
   }
 }
 
