@@ -168,7 +168,7 @@ def report(what, engine, data, pool, few, random, options):
 
 def measure(options):
     import srjit.mpi
-    from srjit._shares import bounds_by_cost
+    from srjit._ranks import bounds_by_cost
 
     with srjit.mpi.Engine(options.device, options.precision, threads=options.threads) as engine:
         if not engine.is_root:

@@ -67,7 +67,7 @@ def test_examples_of_the_page(script, words, tmp_path):
 
 
 def test_populations_are_divided_by_cost():
-    from srjit._shares import bounds_by_cost
+    from srjit._ranks import bounds_by_cost
 
     random = np.random.default_rng(0)
     for expressions in 0, 1, 2, 3, 1000:
