@@ -270,7 +270,7 @@ class Pause:
 
 
 def _rows_of(dtype: np.dtype, size: int | None = None) -> Any:
-    """MPI's type of a number, or a new one of a row of so many."""
+    """MPI's type of a number, or a new one of a row of `size` numbers."""
     number = MPI.Datatype.fromcode(dtype.char)
     return number if size is None else number.Create_contiguous(size).Commit()
 

@@ -152,7 +152,7 @@ class Engine(_engine.Engine):
             self.serve()
 
     def close(self) -> None:
-        """On the root: waits for what was submitted, and lets the other ranks return from `serve`."""
+        """On the root: waits for submitted calls, and lets the other ranks return from `serve`."""
         if self._open and self.is_root:
             for call in list(self._calls):
                 call.finish()
@@ -264,7 +264,7 @@ class Engine(_engine.Engine):
         codes, constants, offsets = arrays
         if not (len(codes) == len(constants) and len(offsets) and offsets[0] == 0 and offsets[-1] == len(codes)) or np.any(
                 np.diff(offsets) < 0):
-            # Its exception says what is wrong; what is not wrong (no arrays at all) becomes offsets.
+            # Raises an exception that names the mistake; no arrays at all are none, and become offsets.
             tokens = _core.tokens(codes, constants, offsets, command["prefix"])
             codes, constants, offsets, command["prefix"] = tokens.codes, tokens.constants, tokens.offsets, False
         cuts = bounds_by_cost(offsets, self.size)
@@ -308,7 +308,7 @@ class Engine(_engine.Engine):
         self._channel.reply([(share, size) for share, (_, size, _) in zip(shares, command["results"])], words)
 
     def _start(self, command: dict[str, Any], parts: list[np.ndarray], shares: list[np.ndarray]) -> tuple[Any, Callable]:
-        """A rank's part of a call: what is pending, and what stores its result in `shares` and gives failures and more."""
+        """A rank's part of a call: its pending evaluation, and a function that stores the result in `shares` and gives failures and more."""
         what, engine, held = command["what"], self._local, self._held
         if what in ("compile", "loss_of_arrays"):
             codes, constants, begins = parts
@@ -358,7 +358,7 @@ class Engine(_engine.Engine):
         return pending, store_for_all
 
     def _result(self, call: _Call) -> tuple[list[np.ndarray], _Failures, dict[int, Any]]:
-        """Waits for a call that makes something; drops what has been made if a rank failed."""
+        """Waits for a call that makes something; drops it if a rank failed."""
         try:
             return call.result()
         except BaseException:

@@ -18,7 +18,7 @@ pytest.importorskip("mpi4py")
 
 
 def mpirun(ranks, *words):
-    """Runs Python on so many ranks. A job that hangs fails."""
+    """Runs Python on these ranks. A job that hangs fails."""
     command = ["mpirun", "-n", str(ranks), sys.executable, *map(str, words)]
     # Of Open MPI: root may run it, and more ranks than cores.
     settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
