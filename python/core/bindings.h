@@ -37,7 +37,7 @@ void defineExpressions(nb::module_& module);
 void defineTrees(nb::module_& module);
 void defineData(nb::module_& module);
 void defineEngine(nb::module_& module);
-void definePending(nb::module_& module);
+void defineEvaluations(nb::module_& module);
 void defineSearch(nb::module_& module);
 
 /// One-dimensional arrays of adjacent numbers in the processor's memory, read only.
@@ -112,11 +112,5 @@ struct Failures {
 
   std::vector<Failure> list;
 };
-
-/// What the calls that wait and those that do not have in common: values to a tuple of Python.
-nb::tuple resultOf(Losses losses, const Origin& origin);
-nb::tuple resultOf(Gradients gradients, const Origin& origin);
-nb::tuple resultOf(Fits fits, const Origin& origin);
-Failures resultOf(std::vector<Failure> failures, const Origin& origin);
 
 }  // namespace srjit::python
