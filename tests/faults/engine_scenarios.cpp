@@ -1,14 +1,24 @@
-#include "tests/faults/engine_calls.h"
-
+// Scenarios of engines: on the CPU, on a model of a GPU, and on one of two; and those of expressions and passes.
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "passes/simplify_expression.h"
+#include "runtime/tiers/direct_self_test.h"
 #include "tests/faults/callers_columns.h"
+#include "tests/faults/scenarios.h"
 #include "tests/generators/token_arrays.h"
+#include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
 namespace {
+
+/// Expressions for a scenario: few, since each of their allocations is a point.
+struct Size {
+  std::size_t expressions = 3, rows = 140;
+};
 
 /// What scenarios have ready before their calls.
 struct Ready {
@@ -62,8 +72,6 @@ void add(Outcome& outcome, const Fits& fits) {
   outcome.add(fits.parameters);
 }
 
-}  // namespace
-
 Calls creation(World& world, const EngineOptions& options) {
   return [&world, options] {
     Outcome outcome;
@@ -74,6 +82,7 @@ Calls creation(World& world, const EngineOptions& options) {
   };
 }
 
+/// All of the life of an engine, from the first thread that it starts: data, a program, losses, a fit in flight.
 Calls wholeLife(World& world, const EngineOptions& options) {
   const auto workload = std::make_shared<const Workload>(arithmeticWorkload(33, 70, 3000, Precision::kF32));
   return [&world, options, workload] {
@@ -97,6 +106,41 @@ Calls wholeLife(World& world, const EngineOptions& options) {
   };
 }
 
+/// A new program of expressions, with its first losses and predictions.
+Calls compilation(World& world, const EngineOptions& options, Size size = {}) {
+  return [ready = readyWith(world, options, size)] {
+    Outcome outcome;
+    std::optional<Program> program = tried([&] { return ready->engine->compile(ready->w.expressions); });
+    outcome.add(program->failures());
+    if (outcome.take(tried([&] { return ready->engine->loss(*program, *ready->data, ready->w.parameters); }))) {
+      addPredictions(outcome, *ready, *program);
+    }
+    dropped(std::move(program));
+    return outcome;
+  };
+}
+
+/// The same of token arrays, through Engine::compile and through Engine::loss of a population.
+Calls tokenArrays(World& world, const EngineOptions& options) {
+  world.machine.population_parts = 2;
+  return [ready = readyWith(world, options)] {
+    Outcome outcome;
+    const Engine& engine = *ready->engine;
+    Result<Program> program = tried([&] { return engine.compile(ready->arrays.view()); });
+    if (outcome.isThere(program)) {
+      outcome.add(program->failures());
+      outcome.take(tried([&] { return engine.loss(*program, *ready->data, ready->w.parameters); }));
+    }
+    dropped(std::move(program));
+    if (!outcome.errors.empty()) return outcome;
+    outcome.take(tried([&] { return engine.loss(ready->arrays.view(), *ready->data, ready->w.parameters); }));
+    return outcome;
+  };
+}
+
+/// Predictions of a program that has served before.
+}  // namespace
+
 Calls firstUse(World& world, const EngineOptions& options) {
   const auto workload = std::make_shared<const Workload>(arithmeticWorkload(34, 2, 100, Precision::kF32));
   return [&world, options, workload, view = workload->view()] {
@@ -116,6 +160,19 @@ Calls firstUse(World& world, const EngineOptions& options) {
   };
 }
 
+Calls predictions(World& world, const EngineOptions& options) {
+  const auto ready = readyWithProgram(world, options);
+  Outcome first;
+  addPredictions(first, *ready, *ready->program);
+  return [ready] {
+    Outcome outcome;
+    addPredictions(outcome, *ready, *ready->program);
+    return outcome;
+  };
+}
+
+namespace {
+
 Calls uploads(World& world, const EngineOptions& options) {
   const auto ready = readyWithProgram(world, options);
   const std::vector<double> weights(ready->w.rows(), 0.5);
@@ -133,47 +190,6 @@ Calls uploads(World& world, const EngineOptions& options) {
     lossesOn(tried([&] { return engine.rows(*ready->data, 3, 100); }));
     lossesOn(tried([&] { return engine.sample(*ready->data, 1, 5); }));
     lossesOn(tried([&] { return engine.withWeights(*ready->data, weights); }));
-    return outcome;
-  };
-}
-
-Calls compilation(World& world, const EngineOptions& options, Size size) {
-  return [ready = readyWith(world, options, size)] {
-    Outcome outcome;
-    std::optional<Program> program = tried([&] { return ready->engine->compile(ready->w.expressions); });
-    outcome.add(program->failures());
-    if (outcome.take(tried([&] { return ready->engine->loss(*program, *ready->data, ready->w.parameters); }))) {
-      addPredictions(outcome, *ready, *program);
-    }
-    dropped(std::move(program));
-    return outcome;
-  };
-}
-
-Calls tokenArrays(World& world, const EngineOptions& options) {
-  world.machine.population_parts = 2;
-  return [ready = readyWith(world, options)] {
-    Outcome outcome;
-    const Engine& engine = *ready->engine;
-    Result<Program> program = tried([&] { return engine.compile(ready->arrays.view()); });
-    if (outcome.isThere(program)) {
-      outcome.add(program->failures());
-      outcome.take(tried([&] { return engine.loss(*program, *ready->data, ready->w.parameters); }));
-    }
-    dropped(std::move(program));
-    if (!outcome.errors.empty()) return outcome;
-    outcome.take(tried([&] { return engine.loss(ready->arrays.view(), *ready->data, ready->w.parameters); }));
-    return outcome;
-  };
-}
-
-Calls predictions(World& world, const EngineOptions& options, Size size) {
-  const auto ready = readyWithProgram(world, options, size);
-  Outcome first;
-  addPredictions(first, *ready, *ready->program);
-  return [ready] {
-    Outcome outcome;
-    addPredictions(outcome, *ready, *ready->program);
     return outcome;
   };
 }
@@ -232,6 +248,7 @@ Calls fits(World& world, const EngineOptions& options) {
   };
 }
 
+/// Evaluations in flight; some are dropped.
 Calls flights(World& world, const EngineOptions& options) {
   const auto ready = readyWithProgram(world, options);
   const std::vector<float> none(ready->out.size());
@@ -281,6 +298,7 @@ Calls fitsInFlight(World& world, const EngineOptions& options) {
   };
 }
 
+/// Generations of a search whose subtrees are kept.
 Calls generations(World& world, const EngineOptions& options) {
   return [ready = readyWith(world, options)] {
     Outcome outcome;
@@ -296,6 +314,7 @@ Calls generations(World& world, const EngineOptions& options) {
   };
 }
 
+/// Columns and output in the memory of the GPU.
 Calls deviceMemory(World& world, const EngineOptions& options) {
   struct Columns {
     Columns(FakeDriver& driver, std::size_t rows, std::size_t expressions)
@@ -321,5 +340,124 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
     return outcome;
   };
 }
+
+FakeOptions noGpu() { return {}; }
+EngineOptions onCpu(Tier tier = Tier::kInterpret) { return {.device = "cpu", .math = Math::kStrict, .tier = tier}; }
+
+/// Parses, prints and simplifies; each form gives its own tokens back.
+Calls texts(World&) {
+  return [] {
+    Outcome outcome;
+    const ColumnNames names = tried([] { return ColumnNames({"mass", "speed"}); });
+    const std::string_view text = "mass * speed^2 / 2 + sin(0.5 * speed + p0) - (mass - mass)";
+    const Result<Expression> read = tried([&] { return parse(text, Language::kInfix, names); });
+    if (!outcome.isThere(read)) return outcome;
+    for (const Language language : {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson}) {
+      const std::string printed = tried([&] { return print(*read, language, names); });
+      const Result<Expression> again = tried([&] { return parse(printed, language, names); });
+      if (outcome.isThere(again)) outcome.numbers.push_back(*again == *read ? 1 : 0);
+    }
+    const Expression simple = tried([&] { return simplify(*read); });
+    outcome.numbers.push_back(static_cast<double>(simple.tokens().size()));
+    const Result<Pipeline> passes = tried([] { return Pipeline::parse("simplify,fma", Math::kPrecise); });
+    if (outcome.isThere(passes)) outcome.numbers.push_back(1);
+    return outcome;
+  };
+}
+
+constexpr Scenario kHostScenarios[] = {
+    {"Texts", kMemory, texts, noGpu, true},
+    {"CpuEngine", kMemory, [](World& w) { return creation(w, onCpu()); }},
+    {"CpuWholeLife", kThreads, [](World& w) { return wholeLife(w, onCpu()); }, noGpu, true},
+    {"CpuFirstUse", kMemory, [](World& w) { return firstUse(w, onCpu()); }, noGpu, true},
+    {"CpuUploads", kMemory, [](World& w) { return uploads(w, onCpu()); }},
+    {"CpuInterpreted", kMemory, [](World& w) { return compilation(w, onCpu()); }, noGpu, true},
+    {"CpuCompiled", kMemory | kCode, [](World& w) { return compilation(w, onCpu(Tier::kCompile)); }, noGpu, true},
+    {"CpuTokenArrays", kMemory, [](World& w) { return tokenArrays(w, onCpu()); }, noGpu, true},
+    {"CpuPredictions", kMemory, [](World& w) { return predictions(w, onCpu()); }},
+    {"CpuLosses", kMemory, [](World& w) { return losses(w, onCpu()); }},
+    {"CpuGradients", kMemory, [](World& w) { return gradients(w, onCpu()); }},
+    {"CpuFits", kMemory, [](World& w) { return fits(w, onCpu()); }},
+    {"CpuFlights", kMemory, [](World& w) { return flights(w, onCpu()); }},
+    {"CpuFitsInFlight", kMemory, [](World& w) { return fitsInFlight(w, onCpu()); }},
+};
+
+constexpr unsigned kStart = kMemory | kGpu, kOfGpu = kStart | kKernels;
+
+EngineOptions onGpu(Tier tier = Tier::kInterpret) { return {.device = "cuda:0", .math = Math::kStrict, .tier = tier}; }
+EngineOptions onPool() { return {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret}; }
+
+/// Work lags behind, as on a real device: a missing wait gives other numbers.
+FakeOptions oneGpu() { return {.lag = true}; }
+FakeOptions twoGpus() { return manyDevices(2); }
+
+/// Writes facts to the cache in the world's folder: that the direct tier works, and that computing takes so long that
+/// every kept value saves time.
+EngineOptions withFacts(World& world, Tier tier) {
+  EngineOptions options = onGpu(tier);
+  options.cache_directory = world.scratch.path("");
+  auto cuda = Cuda::open(world.machine.driver.load().value(), 0).value();
+  const CurrentContext current(*cuda);
+  const auto cache = KernelCache::open({.directory = world.scratch.path("")});
+  cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
+                               nameOf(options.precision), nameOf(options.math)),
+                   R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
+  auto queue = std::make_shared<DeviceQueue>(cuda);
+  auto store = std::make_shared<KernelStore>(cuda, world.machine.images, cache, options.precision, options.math);
+  cache->writeFact(DirectSelfTest(queue, store, cache, 2).fact(), "proved");
+  return options;
+}
+
+Calls streamed(World& world) {
+  EngineOptions options = onGpu();
+  options.device_bytes = 1;
+  return compilation(world, options, {.expressions = 2, .rows = 4200});
+}
+
+Calls keptSubtrees(World& world) {
+  EngineOptions options = withFacts(world, Tier::kInterpret);
+  options.subtree_bytes = std::uint64_t{1} << 20;
+  return generations(world, options);
+}
+
+Calls streamedByAll(World& world) {
+  EngineOptions options = onPool();
+  options.device_bytes = 100'000;
+  return compilation(world, options, {.expressions = 2, .rows = 4096 + 100});
+}
+
+constexpr Scenario kGpuScenarios[] = {
+    {"GpuEngine", kStart | kCodes, [](World& w) { return creation(w, onGpu()); }, oneGpu},
+    {"GpuAnyEngine", kStart, [](World& w) { return creation(w, {.device = "auto"}); }, oneGpu},
+    {"GpuWholeLife", kThreads, [](World& w) { return wholeLife(w, onGpu()); }, oneGpu, true},
+    {"PoolWholeLife", kThreads, [](World& w) { return wholeLife(w, onPool()); }, twoGpus, true},
+    {"GpuUploads", kStart | kCodes, [](World& w) { return uploads(w, onGpu()); }, oneGpu},
+    {"GpuInterpreted", kOfGpu | kCodes, [](World& w) { return compilation(w, onGpu()); }, oneGpu, true},
+    {"GpuCompiled", kOfGpu, [](World& w) { return compilation(w, onGpu(Tier::kCompile)); }, oneGpu, true},
+    {"GpuDirect", kOfGpu, [](World& w) { return compilation(w, withFacts(w, Tier::kDirect)); }, oneGpu, true},
+    {"GpuAuto", kOfGpu, [](World& w) { return compilation(w, onGpu(Tier::kAuto)); }, oneGpu, true},
+    {"GpuTokenArrays", kOfGpu, [](World& w) { return tokenArrays(w, onGpu()); }, oneGpu, true},
+    {"GpuPredictions", kOfGpu, [](World& w) { return predictions(w, onGpu()); }, oneGpu},
+    {"GpuSeveralVectors", kOfGpu, [](World& w) { return severalVectors(w, onGpu()); }, oneGpu},
+    {"GpuLosses", kOfGpu, [](World& w) { return losses(w, onGpu()); }, oneGpu},
+    {"GpuGradients", kOfGpu, [](World& w) { return gradients(w, onGpu()); }, oneGpu},
+    {"GpuFits", kOfGpu, [](World& w) { return fits(w, onGpu()); }, oneGpu},
+    {"GpuFlights", kOfGpu | kCodes, [](World& w) { return flights(w, onGpu()); }, oneGpu},
+    {"GpuFitsInFlight", kOfGpu, [](World& w) { return fitsInFlight(w, onGpu()); }, oneGpu},
+    {"GpuStreamed", kOfGpu, streamed, oneGpu, true},
+    {"GpuKeptSubtrees", kOfGpu, keptSubtrees, oneGpu, true},
+    {"GpuDeviceMemory", kOfGpu, [](World& w) { return deviceMemory(w, onGpu()); }, oneGpu},
+    {"PoolEngine", kStart, [](World& w) { return creation(w, onPool()); }, twoGpus},
+    {"PoolUploads", kStart, [](World& w) { return uploads(w, onPool()); }, twoGpus},
+    {"PoolCompilation", kOfGpu, [](World& w) { return compilation(w, onPool()); }, twoGpus, true},
+    {"PoolFlights", kOfGpu, [](World& w) { return flights(w, onPool()); }, twoGpus},
+    {"PoolFits", kOfGpu, [](World& w) { return fits(w, onPool()); }, twoGpus},
+    {"PoolStreamed", kOfGpu, streamedByAll, twoGpus, true},
+};
+
+}  // namespace
+
+std::span<const Scenario> hostScenarios() { return kHostScenarios; }
+std::span<const Scenario> gpuScenarios() { return kGpuScenarios; }
 
 }  // namespace srjit
