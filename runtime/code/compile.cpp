@@ -12,7 +12,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_group.h>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "runtime/code/interpreted/encode.h"
 #include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
