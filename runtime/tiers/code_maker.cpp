@@ -28,51 +28,50 @@ CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
-ProgramGraphs CodeMaker::directGraphs(const GraphSource& source) const {
+Graphs CodeMaker::directGraphs(const GraphSource& source) const {
   TraceSpan span(TraceKind::kCompile, "graphs", queue_->name);
   span.add("expressions", source.program.expressions.size());
-  return arena_.execute([&] { return graphsOf(source, threads_); });
+  return arena_.execute([&] { return srjit::directGraphs(source, threads_); });
 }
 
-KernelPlan CodeMaker::compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const {
+Graphs CodeMaker::compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const {
   return arena_.execute([&] { return planOf(source, allOf(source.program), cancelled); });
 }
 
-KernelPlan CodeMaker::planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                             const std::atomic<bool>& cancelled) const {
+Graphs CodeMaker::planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                         const std::atomic<bool>& cancelled) const {
   const CodeRequest planned = request(source, chosen);
-  KernelPlan plan = planKernels(planned);
+  Graphs plan = planKernels(planned);
   addGraphs(plan, planned, cancelled);
   return plan;
 }
 
 CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                                    const KernelPlan* plan, const KernelKind& kind,
+                                    const Graphs* plan, const KernelKind& kind,
                                     const std::atomic<bool>& cancelled) const {
   TraceSpan span(TraceKind::kCompile, kCompiledCode, queue_->name);
   span.add("expressions", chosen.size());
-  std::optional<KernelPlan> own;
+  std::optional<Graphs> own;
   if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
   auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, cancelled));
-  costs_.recordMakingTime(&DeviceCosts::compile, static_cast<double>(made->report.made_tokens),
-                          made->report.made_seconds);
+  costs_.addMaking(&DeviceCosts::compile, static_cast<double>(made->report.made_tokens), made->report.made_seconds);
   return made;
 }
 
-CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+CodeMaker::Code CodeMaker::direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind,
                                   std::size_t rows, const std::atomic<bool>& cancelled) const {
   TraceSpan span(TraceKind::kCompile, kDirectCode, queue_->name);
   span.add("expressions", source.program.expressions.size());
   span.add("tokens", source.program.tokens);
   const Stopwatch watch;
-  std::optional<ProgramGraphs> own;
-  if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
+  std::optional<Graphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(srjit::directGraphs(source, threads_));
   const DirectShape shape =
       directShape(source.program.expressions.size(), rows, queue_->cuda->limits().multiprocessors);
   auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, shape, cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) {
-    costs_.recordMakingTime(&DeviceCosts::write, static_cast<double>(source.program.tokens), seconds * threads_);
+    costs_.addMaking(&DeviceCosts::write, static_cast<double>(source.program.tokens), seconds * threads_);
   }
   return made;
 }

@@ -12,13 +12,12 @@
 
 #include <tbb/task_arena.h>
 
+#include "runtime/code/calibration.h"
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
-#include "runtime/code/kernel_plan.h"
 #include "runtime/code/kernel_store.h"
 #include "runtime/code/parts.h"
 #include "runtime/gpu/queue.h"
-#include "runtime/tiers/cost_recorder.h"
 
 namespace srjit {
 
@@ -30,20 +29,20 @@ class CodeMaker {
 
   /// `arena` and `costs` must outlive it.
   CodeMaker(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store, tbb::task_arena& arena,
-            CostRecorder& costs, unsigned threads)
+            Calibration& costs, unsigned threads)
       : queue_(std::move(queue)), store_(std::move(store)), arena_(arena), costs_(costs), threads_(threads) {}
 
   /// Bytecode of all expressions; in the engine's arena.
   Code interpreted(const GraphSource& source) const;
   /// The graphs of all expressions for direct code, and for compiled code; in the engine's arena.
-  ProgramGraphs directGraphs(const GraphSource& source) const;
-  KernelPlan compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const;
+  Graphs directGraphs(const GraphSource& source) const;
+  Graphs compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const;
 
   /// Machine code by LLVM of the chosen expressions, by their `plan` if it is not null; the others are interpreted.
-  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* plan,
                 const KernelKind& kind, const std::atomic<bool>& cancelled) const;
   /// Direct code of all expressions, for so many rows, of `graphs` if they are not null.
-  Code direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
+  Code direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled) const;
   /// What compiled() of all expressions would have to compile, as findMissing(); everything where that fails.
   /// Needs no context.
@@ -55,13 +54,13 @@ class CodeMaker {
 
  private:
   CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
-  KernelPlan planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                    const std::atomic<bool>& cancelled) const;
+  Graphs planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                const std::atomic<bool>& cancelled) const;
 
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
   tbb::task_arena& arena_;
-  CostRecorder& costs_;
+  Calibration& costs_;
   unsigned threads_;
 };
 

@@ -28,7 +28,7 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       arena_(arena),
       jobs_(threads),
       costs_(cache, costsName(queue_->cuda->limits(), *store_), typicalCosts(store_->precision(), store_->math()),
-             jobs_),
+             [this](std::function<void()> task) { jobs_.post(std::move(task)); }),
       self_test_(queue_, store_, cache, threads),
       maker_(queue_, store_, arena, costs_, threads) {}
 
@@ -79,12 +79,12 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
   const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
   if (first == CodeKind::kDirect) {
-    ProgramGraphs graphs = maker_.directGraphs(graphs_of);
+    Graphs graphs = maker_.directGraphs(graphs_of);
     record(graphs.failures, graphs.nodes, graphs.seconds);
     program->setGraphs(std::move(graphs));
   } else if (first == CodeKind::kCompiled) {
-    KernelPlan plan = maker_.compilePlan(graphs_of, jobs_.isShutDown());
-    record(plan.failures, plan.nodes, plan.seconds_passes);
+    Graphs plan = maker_.compilePlan(graphs_of, jobs_.isShutDown());
+    record(plan.failures, plan.nodes, plan.seconds);
     program->setPlan(std::move(plan));
   } else {
     if (isEncodedOnDevice(source) && !source.is_continued) prepareFrontEnd();
@@ -111,7 +111,7 @@ void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code
                             : code.direct    ? std::pair(CodeKind::kDirect, &DeviceCosts::direct)
                                              : std::pair(CodeKind::kCompiled, &DeviceCosts::compiled);
   program.recordSecondsPerRow(kind, seconds / static_cast<double>(rows));
-  costs_.recordRunTime(cost, node_rows, seconds);
+  costs_.addRun(cost, node_rows, seconds);
 }
 
 // What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,

@@ -7,11 +7,11 @@
 
 #include <tbb/task_arena.h>
 
+#include "runtime/code/calibration.h"
 #include "runtime/code/kernel_store.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/tiers/code_maker.h"
-#include "runtime/tiers/cost_recorder.h"
 #include "runtime/tiers/device_program.h"
 #include "runtime/tiers/direct_self_test.h"
 #include "runtime/tiers/jobs.h"
@@ -80,7 +80,7 @@ class TierSelection {
   unsigned threads_;
   tbb::task_arena& arena_;
   JobQueue jobs_;
-  CostRecorder costs_;
+  Calibration costs_;
   DirectSelfTest self_test_;
   CodeMaker maker_;
   std::atomic<bool> has_had_population_for_device_ = false, asked_for_front_end_ = false;
