@@ -12,7 +12,6 @@
 
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
-#include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
@@ -39,11 +38,11 @@ class DeviceProgram final : public ProgramCode {
   bool interpreterRefuses() const;
 
   /// The graphs of direct code, if the program began with them; else null.
-  const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
-  void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
+  const Graphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
+  void setGraphs(Graphs graphs) { graphs_.emplace(std::move(graphs)); }
   /// The same for compiled code of all expressions.
-  const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
-  void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
+  const Graphs* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
+  void setPlan(Graphs plan) { plan_.emplace(std::move(plan)); }
 
   /// What its graphs pass; null: nothing.
   const std::shared_ptr<GraphFilter>& filter() const noexcept { return filter_; }
@@ -73,8 +72,8 @@ class DeviceProgram final : public ProgramCode {
  private:
   const Tier tier_;
   const double expected_evaluations_;
-  std::optional<ProgramGraphs> graphs_;
-  std::optional<KernelPlan> plan_;
+  std::optional<Graphs> graphs_;
+  std::optional<Graphs> plan_;
   std::shared_ptr<GraphFilter> filter_;
 
   mutable std::mutex mutex_;
