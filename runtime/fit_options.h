@@ -17,11 +17,11 @@ bool canBeFitted(const LossInfo& loss) noexcept;
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
-  /// What is minimised: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
-  /// these, are fitted by least squares; others by reweighted steps (fit::LevenbergMarquardt), of a custom loss that is
-  /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows whose prediction is not
-  /// finite follow its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip leaves
-  /// these rows out, and compares means over the others, of which there must be as many as parameters, whatever the
+  /// The function to minimise: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled
+  /// forms of these, are fitted by least squares; others by reweighted steps (fit::LevenbergMarquardt), of a custom
+  /// loss that is smooth but for kinks, and bounded below; its minimum need not be at the target. Rows whose prediction
+  /// is not finite follow its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip
+  /// leaves these rows out, and compares means over the others, which must be as many as the parameters, whatever the
   /// loss. A row in which only a derivative is not finite counts in the loss, and that derivative as 0 in the step.
   LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most; at least 1

@@ -6,7 +6,6 @@
 
 #include <tbb/task_arena.h>
 
-#include "runtime/evaluation/task_flight.h"
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
@@ -336,8 +335,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task) {
 
 Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
   if (!task.loss) {
-    return std::unique_ptr<Flight>(
-        std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return evaluate(own); }));
+    return flightOf(arena_, std::move(task), [this](const Task& own) { return evaluate(own); });
   }
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);

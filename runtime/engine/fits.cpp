@@ -14,11 +14,11 @@
 #include <tbb/parallel_for.h>
 
 #include "runtime/engine.h"
-#include "runtime/engine_tasks.h"
+#include "runtime/engine/population_fit.h"
+#include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/fit/scaled_qr.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/population_fit.h"
 
 namespace srjit {
 namespace {
@@ -133,7 +133,7 @@ std::vector<FitRefinement> PopulationFit::refinements() const {
   for (std::size_t i = 0; i < refinable_.size(); ++i) {
     if (refinable_[i] == 0) continue;
     FitEntry* const entry = winnerOf(i / startCount());
-    if (entry != entries_[i].get() || entry->fit.passes() >= options_.iterations) continue;
+    if (entry != entries_[i] || entry->fit.passes() >= options_.iterations) continue;
     const bool is_small = data_.rows * (entry->fit.size() + 2) <= kMostNumbers;
     refined.push_back({entry, entry->fit.isIllConditioned() && is_small, entry->fit.loss()});
   }
@@ -182,7 +182,7 @@ Status PopulationFit::addSolutions(const std::vector<FitRefinement*>& part) cons
   engine_.executor->execute(
       [&] { source.setSelected(*source_, part.size(), [&](std::size_t i) { return part[i]->entry->expression; }); });
   const CompileOptions compile{.expected_evaluations = 1, .expected_rows = data_.rows};
-  const Program program = deriveProgram(engine_, source, program_, tangent, compile, base_.deadline);
+  const Program program = makeVariant(engine_, program_, source.derive(tangent), compile, base_.deadline);
   std::vector<double> parameters;
   for (const FitRefinement* one : part) {
     const std::span<const double> own = one->entry->fit.parameters();

@@ -12,7 +12,7 @@
 #include <tbb/enumerable_thread_specific.h>
 
 #include "passes/gradient/derivation.h"
-#include "runtime/engine_tasks.h"
+#include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/levenberg_marquardt.h"
 #include "runtime/fit/remake_rule.h"
@@ -32,7 +32,7 @@ struct FitEntry {
   std::size_t rank = 0;
 };
 
-/// What is tried after a fit has ended.
+/// Parameters to try after a fit has ended.
 struct FitCandidate {
   std::vector<double> parameters;
   bool is_more_exact = false;  ///< LevenbergMarquardt::tryCandidate()
@@ -43,11 +43,6 @@ struct FitRefinement {
   bool is_ill_conditioned;
   double loss_before;
   std::vector<FitCandidate> candidates = {};
-};
-
-/// Of an object in memory that is given back as a whole.
-struct DestroyAlone {
-  void operator()(FitEntry* entry) const noexcept { std::destroy_at(entry); }
 };
 
 /// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
@@ -124,8 +119,7 @@ class PopulationFit {
   /// Of entries_, by the thread that made them: an allocation for each of their arrays makes threads wait for each
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
-  using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
-  std::vector<EntryPointer> entries_;    ///< those of expression e from e * starts on; null: it fails
+  std::vector<FitEntry*> entries_;       ///< those of expression e from e * starts on; null: it fails
   std::vector<Active> active_;           ///< those that go on
   std::vector<FitEntry*> in_program_;    ///< of derived_, by expression
   std::vector<std::uint8_t> goes_on_;    ///< of active_, after a pass
