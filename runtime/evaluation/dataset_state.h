@@ -22,6 +22,10 @@ class Residence {
   virtual SubtreeStats subtrees() const { return {}; }
 };
 
+/// Columns behind those of a data set on a GPU, for values that are kept there. The interpreter stages all columns of a
+/// strip in shared memory, so more columns would reduce its occupancy.
+inline constexpr std::size_t kMostSpareColumns = 32;
+
 /// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
 /// cache line. Rows past the end repeat the last row, so that padding evaluates no value that is not in the data;
 /// weights past the end are 0.

@@ -121,9 +121,9 @@ class Executor {
   /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
-  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. Code of
-  /// expressions' values reads kept subtrees of options.data, if any. Throws an ErrorException (kLimit) if
-  /// that takes until the deadline, as all that works on a Task does.
+  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. With
+  /// options.data, on this executor's device, the code may read what is kept with these data. Throws an ErrorException
+  /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
 
   /// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data`

@@ -99,7 +99,8 @@ class DeviceData final : public Residence {
   friend class StagedRows;
   struct Streamed;
   DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision);
-  void takeStorage(const Dataset::State& state, std::size_t spare_bytes);
+  /// False if the device has no room.
+  bool allocate(std::size_t bytes);
   /// Takes uninitialised memory for all fields of `state`. False if `budget` bytes do not hold them or the device has
   /// no room.
   bool fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes);
@@ -107,8 +108,7 @@ class DeviceData final : public Residence {
   /// Sets all_ for fields that begin `stride` elements after one another.
   void layOut(const Dataset::State& state, std::size_t stride);
   Status fillFrom(const Dataset::State& from, const Selection& selection, SelectedData& selected);
-  static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
-                                                          const DeviceMatrix& columns);
+  Status adoptColumns(Dataset::State& state, const DeviceMatrix& columns);
 
   std::shared_ptr<DeviceQueue> queue_;
   DeviceBuffer storage_;

@@ -43,7 +43,7 @@ RunMemory::RunMemory(const RunPlan& plan, const Dataset::State& data, std::size_
 
 std::size_t RunMemory::bytes() const noexcept {
   std::size_t bytes = parameters_.bytes() + sums_.bytes() + chains_.bytes() + totals_.bytes();
-  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.memory.bytes();
+  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.first.bytes();
   return bytes;
 }
 
@@ -102,7 +102,7 @@ void RunMemory::takePredictionBuffers(const RunPlan& plan, std::size_t count, st
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0 && last_try && count * chunk_bytes > budget) return;
     try {
-      predictions_.push_back({DeviceBuffer(plan.queue->stream, chunk_bytes), Event(plan.queue->cuda)});
+      predictions_.emplace_back(DeviceBuffer(plan.queue->stream, chunk_bytes), Event(plan.queue->cuda));
     } catch (const CudaFailure& failure) {
       if (i == 0 || !last_try || !isOutOfMemory(failure)) throw;
       return;

@@ -1,8 +1,7 @@
-#include "runtime/pool/executor.h"
-
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
@@ -31,10 +31,6 @@ Status onShares(PoolDevices& pool, const Task& task, DeviceNumbers& devices, con
     const PoolShare& share = (**shares)[i];
     return share.program ? step(i, share, executor) : okStatus();
   });
-}
-
-void addFailures(const PoolShare& share, std::span<const Failure> failures, std::vector<Failure>& all) {
-  for (const Failure& failure : failures) all.push_back({share.expression + failure.expression, failure.error});
 }
 
 /// A loss whose shares are in flight on devices. If devices fail, the others evaluate all shares again: at once where a
@@ -122,7 +118,7 @@ class PoolFlight final : public Flight {
     const auto first = static_cast<std::ptrdiff_t>(part.share.output);
     std::ranges::copy(some->values, all_.values.begin() + first);
     std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
-    addFailures(part.share, some->failures, part.failures);
+    part.share.addFailures(some->failures, part.failures);
     return okStatus();
   }
 
@@ -177,15 +173,12 @@ class PoolExecutor final : public Executor {
 
   Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                            std::uint64_t stream) override {
-    const Result<std::size_t> owner = ownerOf(what, column.pointer);
-    if (!owner) return owner.error();
-    return devices_.call(*owner, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
+    return onOwner(what, column.pointer,
+                   [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
   }
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override {
-    const Result<std::size_t> owner = ownerOf("output", out.pointer);
-    if (!owner) return owner.error();
-    return devices_.call(*owner, [&](Executor& executor) { return executor.claimOutput(out, stream); });
+    return onOwner("output", out.pointer, [&](Executor& executor) { return executor.claimOutput(out, stream); });
   }
 
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override {
@@ -225,6 +218,8 @@ class PoolExecutor final : public Executor {
       });
       if (!behind) return std::move(behind).error();
       if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data;
+      // A device may have failed only this once: the next call asks it again.
+      if (devicesWith(**behind) != devicesWith(state)) return Dataset(std::move(*behind));
       state.copy_with_target = std::move(*behind);
     }
     return Dataset(state.copy_with_target);
@@ -293,7 +288,7 @@ class PoolExecutor final : public Executor {
     return all;
   }
 
-  /// Data of which each of the devices has what `make` gives. Errors: those of `make` that are not of the device only,
+  /// Data whose part on each device is made by `make`. Errors: those of `make` that are not of the device only,
   /// or that of every device.
   MadeData onEach(DeviceNumbers devices, const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
     if (devices.empty()) return devices_.noneLeft();
@@ -327,10 +322,14 @@ class PoolExecutor final : public Executor {
 
   /// The devices that work and have the data. Errors: kMachine if none does.
   Result<DeviceNumbers> devicesOf(const Dataset& data) const {
+    DeviceNumbers devices = devicesWith(data.state());
+    if (!devices.empty()) return devices;
+    if (devices_.working().empty()) return devices_.noneLeft();
+    return Error{Errc::kMachine, "no device that works has the data", {}};
+  }
+  DeviceNumbers devicesWith(const Dataset::State& data) const {
     DeviceNumbers devices = devices_.working();
-    if (devices.empty()) return devices_.noneLeft();
-    std::erase_if(devices, [&](std::size_t device) { return replicaOn(data.state(), device) == nullptr; });
-    if (devices.empty()) return Error{Errc::kMachine, "no device that works has the data", {}};
+    std::erase_if(devices, [&](std::size_t device) { return replicaOn(data, device) == nullptr; });
     return devices;
   }
 
@@ -341,6 +340,14 @@ class PoolExecutor final : public Executor {
     return Error{Errc::kUnsupported,
                  fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_),
                  {}};
+  }
+
+  /// body(executor of the device whose memory this is), by PoolDevices::call(). Errors: also those of ownerOf().
+  template <class Body>
+  auto onOwner(const char* what, std::uint64_t address, const Body& body) -> std::invoke_result_t<Body, Executor&> {
+    const Result<std::size_t> owner = ownerOf(what, address);
+    if (!owner) return owner.error();
+    return devices_.call(*owner, body);
   }
 
   /// Predictions of a share, to their place in the output of the whole task: a device writes to the host or to its own
@@ -360,7 +367,7 @@ class PoolExecutor final : public Executor {
     }
     const Result<Losses> done = executor.run(own);
     if (!done) return done.error();
-    addFailures(share, done->failures, failures);
+    share.addFailures(done->failures, failures);
     if (copy.size() > 0) writeOutput(task, offset, copy.data(), copy.size());
     return okStatus();
   }

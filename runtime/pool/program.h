@@ -30,6 +30,8 @@ struct PoolShare {
 
   /// What the device has to do of a task of the whole program: its expressions, parameters and data. No output.
   Task of(const Task& task) const;
+  /// Adds failures of the share to those of the whole program.
+  void addFailures(std::span<const Failure> own, std::vector<Failure>& all) const;
 };
 
 /// One share for each device, in order, of all expressions in order. Constant once others have it.
@@ -55,7 +57,7 @@ class PoolProgram final : public ProgramCode {
  public:
   PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options);
 
-  /// The shares for these devices, with programs; new programs read the kept subtrees of `data`, if any. Works on the
+  /// The shares for these devices, with programs; new programs may read values that are kept with `data`. Works on the
   /// calling thread's arena. Errors: those of PoolDevices::onEach(), which drops devices that could not make their
   /// program; the next call asks them again. Throws an ErrorException (kLimit) at the deadline.
   Result<std::shared_ptr<const PoolShares>> sharesOn(PoolDevices& pool, DeviceNumbers& devices, const Dataset* data,
@@ -72,6 +74,7 @@ class PoolProgram final : public ProgramCode {
   using Division = std::pair<DeviceNumbers, std::shared_ptr<const PoolShares>>;
   static constexpr std::size_t kMostDivisions = 8;
 
+  void addCounters(ProgramInfo& info, ProgramStatus& status) const;
   std::shared_ptr<const PoolShares> divide(const PoolDevices& pool, const DeviceNumbers& devices) const;
   Program compile(const PoolShare& share, const PoolDevices& pool, const Dataset* data, const Deadline& deadline) const;
 

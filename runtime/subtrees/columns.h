@@ -25,8 +25,8 @@ class DeviceSubtrees final : public Residence {
 
   /// What the program of `source` reads, to be evaluated by `tier` on `data`, the data set of these subtrees; null if
   /// nothing pays. Computes first what it pays to keep now. In parallel on the calling thread's arena.
-  std::shared_ptr<SubtreeReader> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
-                                      const DeviceCosts& costs, unsigned threads);
+  std::shared_ptr<GraphFilter> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                    const DeviceCosts& costs, unsigned threads);
 
  private:
   /// Puts the kernels on the stream that compute what it pays to keep now; where that fails, less is kept. In parallel

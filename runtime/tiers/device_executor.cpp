@@ -25,6 +25,12 @@ constexpr double kShareForWork = 0.4;
 // What idle runs keep of the device's memory, beside the one used last.
 constexpr std::size_t kIdleDivisor = 8;
 
+/// What keeps values with data of a GPU; null if nothing does.
+DeviceSubtrees* keptWith(const Dataset::State& data) {
+  const auto* const place = dynamic_cast<const DeviceData*>(data.residence.get());
+  return place == nullptr ? nullptr : static_cast<DeviceSubtrees*>(place->kept().get());
+}
+
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
@@ -32,7 +38,7 @@ class DeviceExecutor final : public Executor {
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
-        subtree_bytes_(options.subtree_bytes),
+        spare_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
@@ -57,8 +63,8 @@ class DeviceExecutor final : public Executor {
     span.add("bytes", (*state)->storageBytes());
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->residence = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
-    return withSubtrees(std::move(*state));
+    (*state)->residence = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), spare_bytes_);
+    return withSpareColumns(std::move(*state));
   }
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
@@ -73,7 +79,7 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.makeFirstCode(state, options, subtreesFor(state, options), deadline);
+    selection_.compileOnGpu(state, options, deadline, filterFor(state, options));
   }
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
@@ -84,7 +90,7 @@ class DeviceExecutor final : public Executor {
 
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
     // With kept subtrees each program counts as a generation.
-    if (deviceDataOf(options.data->state()).kept() != nullptr) return 1;
+    if (keptWith(options.data->state()) != nullptr) return 1;
     return selection_.bestParts(population, options);
   }
 
@@ -96,7 +102,10 @@ class DeviceExecutor final : public Executor {
     return okStatus();
   }
 
-  Result<std::unique_ptr<Flight>> start(Task task) override;
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (task.loss) return evaluateOnGpu(std::move(task));
+    return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
+  }
   CacheStats cacheStats() const override { return cache_->stats(); }
 
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
@@ -114,6 +123,8 @@ class DeviceExecutor final : public Executor {
     deviceProgramOf(task.program.state()).keepRun(idle_, std::move(run));
   }
 
+  std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
+
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
   auto inArena(Body body) {
@@ -122,22 +133,21 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  /// Data that were uploaded or selected, with what keeps subtrees if they have spare columns.
-  std::shared_ptr<const Dataset::State> withSubtrees(std::shared_ptr<Dataset::State> state) {
+  /// Data that were uploaded or selected, with what keeps values in their spare columns, if any.
+  std::shared_ptr<const Dataset::State> withSpareColumns(std::shared_ptr<Dataset::State> state) {
     DeviceData& data = deviceDataOf(*state);
     if (data.spareColumns() > 0) data.setKept(std::make_shared<DeviceSubtrees>(queue_, store_, *state));
     return state;
   }
-  std::shared_ptr<SubtreeReader> subtreesFor(const Program::State& program, const CompileOptions& options);
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
-  Result<Losses> evaluate(const Task& task);
-  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
+  Result<std::unique_ptr<Flight>> evaluateOnGpu(Task task);
+  Result<Losses> predict(const Task& task);
   void recordRunTime(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
   std::size_t budget_;
-  std::size_t subtree_bytes_;
+  std::size_t spare_bytes_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
@@ -186,7 +196,14 @@ class LossFlight final : public Flight {
   }
   Result<Losses> finish() override {
     if (losses_.values.empty()) makeRoom();
-    return executor_.finish(task_, std::move(run_), std::move(losses_));
+    wait();
+    executor_.inArena([&] {
+      run_->readLosses(task_.data.state(), *task_.loss, losses_);
+      executor_.recordRunTime(task_, *run_);
+    });
+    losses_.failures = run_->plan().code->failures;
+    executor_.keepRun(task_, std::move(run_));
+    return std::move(losses_);
   }
 
  private:
@@ -208,9 +225,9 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Datas
   const CurrentContext current(*cuda_);
   // Data that have no memory of the device are streamed, from host memory.
   const std::size_t bytes = selection.is_for_host ? 0 : budget(kShareForData);
-  auto state = DeviceData::select(queue_, data.state(), selection, bytes, selection.is_for_host ? 0 : subtree_bytes_);
+  auto state = DeviceData::select(queue_, data.state(), selection, bytes, selection.is_for_host ? 0 : spare_bytes_);
   if (!state) return std::move(state).error();
-  return withSubtrees(std::move(*state));
+  return withSpareColumns(std::move(*state));
 }
 
 Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
@@ -245,21 +262,19 @@ void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std
   queue_->uploads->complete([&] { queue_->uploads->copyToDevice(task.device_out + offset, from, bytes); });
 }
 
-// Kept subtrees are values of expressions. Without them everything is computed.
-std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const Program::State& program,
-                                                           const CompileOptions& options) {
+// Only values of expressions are kept. Where reading them fails, everything is computed.
+std::shared_ptr<GraphFilter> DeviceExecutor::filterFor(const Program::State& program, const CompileOptions& options) {
   if (options.data == nullptr || program.source->derivation) return nullptr;
   const Dataset::State& data = options.data->state();
-  const auto* const place = dynamic_cast<const DeviceData*>(data.residence.get());
-  const auto subtrees = place == nullptr ? nullptr : std::static_pointer_cast<DeviceSubtrees>(place->kept());
-  if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
-  std::shared_ptr<SubtreeReader> reader;
+  DeviceSubtrees* const kept = keptWith(data);
+  if (kept == nullptr || !kept->belongsTo(*queue_)) return nullptr;
+  std::shared_ptr<GraphFilter> filter;
   (void)guarded([&]() -> Status {
-    reader =
-        inArena([&] { return subtrees->open(*program.source, data, program.info.tier, selection_.costs(), threads_); });
+    filter =
+        inArena([&] { return kept->open(*program.source, data, program.info.tier, selection_.costs(), threads_); });
     return okStatus();
   });
-  return reader;
+  return filter;
 }
 
 Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
@@ -274,6 +289,7 @@ Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   return Dataset(state.copy_with_target);
 }
 
+// Checks the task, chooses its code, or makes it, and takes memory and kernels.
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
   const Dataset::State& data = task.data.state();
   const DeviceData& place = deviceDataOf(data);
@@ -281,8 +297,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!place.belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  if (program.subtrees() != nullptr && program.subtrees()->columns() > 0 &&
-      !static_cast<const DeviceSubtrees&>(*place.kept()).belongsTo(*queue_)) {
+  if (task.program.info().subtrees_read > 0 && !keptWith(data)->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
   KernelKind kind{.loss = {}, .strided_columns = place.isStrided()};
@@ -308,35 +323,23 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   selection_.recordRunTime(program, *run.plan().code, task.data.rows(), seconds);
 }
 
-Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
-  run->wait();
-  inArena([&] {
-    run->readLosses(task.data.state(), *task.loss, losses);
-    recordRunTime(task, *run);
-  });
-  losses.failures = run->plan().code->failures;
-  keepRun(task, std::move(run));
-  return losses;
-}
-
-Result<Losses> DeviceExecutor::evaluate(const Task& task) {
+Result<Losses> DeviceExecutor::predict(const Task& task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(task.data.state(), task.parameters, {task.out, task.device_out}, task.deadline);
+    const CopyEnd out = task.device_out != 0 ? CopyEnd(task.device_out, 0) : CopyEnd(task.out, 0);
+    (*run)->evaluate(task.data.state(), task.parameters, out, task.deadline);
     if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));
   return losses;
 }
 
-Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
-  if (!task.loss) {
-    return flightOf(arena_, std::move(task), [this](const Task& own) { return evaluate(own); });
-  }
+// A loss. The flight waits for its sums, and computes the losses of them.
+Result<std::unique_ptr<Flight>> DeviceExecutor::evaluateOnGpu(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();

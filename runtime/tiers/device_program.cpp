@@ -13,8 +13,8 @@ constexpr double kNotRecorded = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-DeviceProgram::DeviceProgram(Tier tier, double expected_evaluations, std::shared_ptr<SubtreeReader> subtrees)
-    : tier_(tier), expected_evaluations_(expected_evaluations), subtrees_(std::move(subtrees)) {
+DeviceProgram::DeviceProgram(Tier tier, double expected_evaluations)
+    : tier_(tier), expected_evaluations_(expected_evaluations) {
   seconds_per_row_.fill(kNotRecorded);
 }
 

@@ -12,7 +12,6 @@
 
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
-#include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
@@ -26,12 +25,10 @@ namespace srjit {
 /// was called. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram final : public ProgramCode {
  public:
-  /// `subtrees`, if not null, are what its graphs read.
-  DeviceProgram(Tier tier, double expected_evaluations, std::shared_ptr<SubtreeReader> subtrees);
+  DeviceProgram(Tier tier, double expected_evaluations);
   ~DeviceProgram() override;
 
   Tier tier() const noexcept { return tier_; }
-  const std::shared_ptr<SubtreeReader>& subtrees() const noexcept { return subtrees_; }
 
   /// The interpreter's code; null until it is needed.
   std::shared_ptr<const DeviceCode> interpreted() const;
@@ -41,11 +38,15 @@ class DeviceProgram final : public ProgramCode {
   bool interpreterRefuses() const;
 
   /// The graphs of direct code, if the program began with them; else null.
-  const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
-  void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
+  const Graphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
+  void setGraphs(Graphs graphs) { graphs_.emplace(std::move(graphs)); }
   /// The same for compiled code of all expressions.
-  const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
-  void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
+  const Graphs* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
+  void setPlan(Graphs plan) { plan_.emplace(std::move(plan)); }
+
+  /// What its graphs pass; null: nothing.
+  const std::shared_ptr<GraphFilter>& filter() const noexcept { return filter_; }
+  void setFilter(std::shared_ptr<GraphFilter> filter) { filter_ = std::move(filter); }
 
   /// The job that makes machine code of a kind, for kernels of `kernels`; new if there was none.
   std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
@@ -71,9 +72,9 @@ class DeviceProgram final : public ProgramCode {
  private:
   const Tier tier_;
   const double expected_evaluations_;
-  const std::shared_ptr<SubtreeReader> subtrees_;
-  std::optional<ProgramGraphs> graphs_;
-  std::optional<KernelPlan> plan_;
+  std::optional<Graphs> graphs_;
+  std::optional<Graphs> plan_;
+  std::shared_ptr<GraphFilter> filter_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const DeviceCode> interpreted_;

@@ -70,7 +70,7 @@ ROOMS = {
                      "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch", "runtime/subtrees"],
     "runtime/pool": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host", "runtime/tiers"],
     "runtime/engine": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/fit", "runtime/pool"],
-    "runtime/c_api": [],
+    "runtime/c_api": ["runtime/platform"],
 }
 
 # The one or few headers of a room that others include.

@@ -99,8 +99,8 @@ std::vector<std::byte> memoryOf(const FakeMachine& machine, const Dataset& data)
   const Stream stream(cuda);
   const std::size_t bytes = roundUp(state.rows, 4) * element;
   std::vector<std::byte> memory(state.fields() * bytes);
-  stream.copyRowsToHost(memory.data(), bytes, deviceDataOf(state).layout().columns, state.column_stride * element,
-                        bytes, state.fields());
+  stream.copyRows({memory.data(), bytes}, {deviceDataOf(state).layout().columns, state.column_stride * element}, bytes,
+                  state.fields());
   stream.synchronize();
   return memory;
 }

@@ -1,7 +1,7 @@
 // Names of several devices, and the engines that they give.
 #include <gmock/gmock.h>
 
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
