@@ -286,7 +286,7 @@ void PopulationFit::makeProgram() {
     seconds = watch.seconds();
     return made;
   };
-  derived_ = is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); })
+  derived_ = is_whole ? program_.variants.get(derivation_, base_.deadline, [&] { return make(*source_); })
                       : make(sourceOfActive());
   remake_rule_.made(active_.size(), seconds);
   in_program_.resize(active_.size());

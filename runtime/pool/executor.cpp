@@ -26,7 +26,7 @@ using ShareStep = std::function<Status(std::size_t i, const PoolShare& share, Ex
 /// Calls `step` for each share of a task on these devices that has expressions, by PoolDevices::onEach(), whose errors
 /// it has; also those of PoolProgram::sharesOn().
 Status onShares(PoolDevices& pool, const Task& task, DeviceNumbers& devices, const ShareStep& step) {
-  const auto shares = task.program.state().on_pool->sharesOn(pool, devices, nullptr, task.deadline);
+  const auto shares = poolProgramOf(task.program).sharesOn(pool, devices, nullptr, task.deadline);
   if (!shares) return shares.error();
   return pool.onEach(devices, [&](std::size_t i, Executor& executor) {
     const PoolShare& share = (**shares)[i];
@@ -158,7 +158,9 @@ class PoolExecutor final : public Executor {
     if (!owner) return owner.error();
     MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
     if (!adopted) return adopted;
-    MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
+    MadeData copy = devices_.call(*owner, [&](Executor& executor) {
+      return executor.select(Dataset(*adopted), {.runs = {{0, adopted.value()->rows}}, .is_for_host = true});
+    });
     if (!copy) return copy;
     const Dataset host(*copy);
     return onEach(devices_.working(), [&](std::size_t device, Executor& executor) {
@@ -174,13 +176,6 @@ class PoolExecutor final : public Executor {
                            std::uint64_t stream) override {
     return onOwner(what, column.pointer,
                    [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
-  }
-
-  MadeData hostCopy(const Dataset& data) override {
-    Result<DeviceNumbers> devices = devicesOf(data);
-    if (!devices) return std::move(devices).error();
-    const Dataset own(replicaOn(data.state(), devices->front()));
-    return devices_.call(devices->front(), [&](Executor& executor) { return executor.hostCopy(own); });
   }
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override {
@@ -210,7 +205,7 @@ class PoolExecutor final : public Executor {
     });
     if (!shares) throw ErrorException(shares.error());
     program->describe(state);
-    state.on_pool = std::move(program);
+    state.code = std::move(program);
   }
 
   Result<Dataset> withTargetBehind(const Dataset& data) override {
@@ -223,7 +218,7 @@ class PoolExecutor final : public Executor {
         return made->handle();
       });
       if (!behind) return std::move(behind).error();
-      if ((*behind)->replicas == state.replicas) return data;
+      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data;
       // A device may have failed only this once: the next call asks it again.
       if (devicesWith(**behind) != devicesWith(state)) return Dataset(std::move(*behind));
       state.copy_with_target = std::move(*behind);
@@ -256,32 +251,29 @@ class PoolExecutor final : public Executor {
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
     if (!task.loss) {
-      std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
-      auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
-        Task own = task;
-        own.parameters = parameters;
-        return this->run(own);
-      };
-      return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+      return std::unique_ptr<Flight>(
+          std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return evaluate(own); }));
     }
+    const bool is_awaited = task.is_awaited;
     Result<DeviceNumbers> devices = devicesOf(task.data);
     if (!devices) return std::move(devices).error();
     auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), std::move(*devices));
     if (Status started = flight->start(); !started) return std::move(started).error();
     // While the devices compute.
-    flight->keepParameters();
+    if (!is_awaited) flight->keepParameters();
     return std::unique_ptr<Flight>(std::move(flight));
   }
 
-  // Predictions on this thread: a flight of them is a task for other threads, and none may be left.
-  Result<Losses> run(const Task& task) override {
+  CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
+  bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
+  bool isLost() const override { return devices_.working().empty(); }
+  std::vector<std::string> notices() const override { return devices_.notices(); }
+
+ private:
+  /// Predictions.
+  Result<Losses> evaluate(const Task& task) {
     Result<DeviceNumbers> devices = devicesOf(task.data);
     if (!devices) return std::move(devices).error();
-    if (task.loss) {
-      PoolFlight flight(devices_, arena_, task, std::move(*devices));
-      if (Status started = flight.start(); !started) return std::move(started).error();
-      return flight.finish();
-    }
     std::vector<std::vector<Failure>> failures(devices_.size());
     const Status done = arena_.execute([&] {
       return devices_.retry(*devices, [&] {
@@ -298,17 +290,13 @@ class PoolExecutor final : public Executor {
     return all;
   }
 
-  CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
-  bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
-  bool isLost() const override { return devices_.working().empty(); }
-  std::vector<std::string> notices() const override { return devices_.notices(); }
-
- private:
   /// Data whose part on each device is made by `make`. Errors: those of `make` that are not of the device only,
   /// or that of every device.
   MadeData onEach(DeviceNumbers devices, const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
     if (devices.empty()) return devices_.noneLeft();
-    std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
+    const auto placed_on = std::make_shared<PoolData>();
+    std::vector<std::shared_ptr<const Dataset::State>>& replicas = placed_on->replicas;
+    replicas.resize(devices_.size());
     const Status placed = arena_.execute([&] {
       return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
         MadeData made = make(devices[i], executor);
@@ -321,7 +309,7 @@ class PoolExecutor final : public Executor {
     if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
     const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
     state->device = name_;
-    state->replicas = std::move(replicas);
+    state->residence = placed_on;
     return std::shared_ptr<const Dataset::State>(state);
   }
 

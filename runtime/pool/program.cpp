@@ -43,12 +43,30 @@ std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::spa
   return ends;
 }
 
+SubtreeStats PoolData::subtrees() const {
+  SubtreeStats all;
+  for (const auto& replica : replicas) {
+    if (replica == nullptr) continue;
+    const SubtreeStats own = Dataset(replica).subtrees();
+#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
+#include "runtime/platform/counters.def"
+  }
+  return all;
+}
+
+std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data) {
+  const auto* const placed = dynamic_cast<const PoolData*>(data.residence.get());
+  if (placed == nullptr) return {};
+  return placed->replicas;
+}
+
 Task PoolShare::of(const Task& task) const {
   return {.program = *program,
           .data = Dataset(replicaOn(task.data.state(), device)),
           .parameters = task.parameters.subspan(parameter, source->parameterOffset(source->expressions.size())),
           .loss = task.loss,
-          .deadline = task.deadline};
+          .deadline = task.deadline,
+          .is_awaited = task.is_awaited};
 }
 
 void PoolShare::addFailures(std::span<const Failure> own, std::vector<Failure>& all) const {
@@ -102,17 +120,15 @@ std::shared_ptr<const PoolShares> PoolProgram::divide(const PoolDevices& pool, c
 
 Program PoolProgram::compile(const PoolShare& share, const PoolDevices& pool, const Dataset* data,
                              const Deadline& deadline) const {
-  Executor& executor = pool[share.device];
   auto state = std::make_shared<Program::State>();
   state->source = share.source;
   state->device = pool.name(share.device);
   state->info.nodes_before = share.source->tokens;
   state->info.tier = tier_;
-  const auto replica = data != nullptr ? replicaOn(data->state(), share.device) : nullptr;
-  const Dataset own(replica);
   CompileOptions options = options_;
-  if (replica != nullptr) options.data = &own;
-  executor.compile(*state, options, deadline);
+  const Dataset replica(data != nullptr ? replicaOn(data->state(), share.device) : nullptr);
+  if (replica.handle() != nullptr) options.data = &replica;
+  pool[share.device].compile(*state, options, deadline);
   return Program(std::move(state));
 }
 

@@ -37,14 +37,23 @@ struct PoolShare {
 /// One share for each device, in order, of all expressions in order. Constant once others have it.
 using PoolShares = std::vector<PoolShare>;
 
+/// Data of several devices, in their order: the same numbers on each, null where they could not be placed.
+struct PoolData final : Residence {
+  std::vector<std::shared_ptr<const Dataset::State>> replicas;
+
+  SubtreeStats subtrees() const override;
+};
+/// The data that a pool has placed; of other data none.
+std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data);
 /// What a device has of data; null if it could not be placed there.
 inline std::shared_ptr<const Dataset::State> replicaOn(const Dataset::State& data, std::size_t device) {
-  return device < data.replicas.size() ? data.replicas[device] : nullptr;
+  const auto replicas = replicasOf(data);
+  return device < replicas.size() ? replicas[device] : nullptr;
 }
 
 /// The program of a pool: its shares for each set of devices that evaluated it. Keeps those of the most recently used
 /// sets. Thread-safe; a call may wait while another makes shares, until its deadline (lockUntil()).
-class PoolProgram {
+class PoolProgram final : public ProgramCode {
  public:
   PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options);
 
@@ -57,7 +66,7 @@ class PoolProgram {
   std::shared_ptr<const PoolShares> shares() const;
 
   /// Program::status() of all shares() together: the slowest tier, and times of the device that took longest.
-  ProgramStatus status() const;
+  ProgramStatus status() const override;
   /// Adds the facts of Program::info() that compiling finds out, and the failures.
   void describe(Program::State& state) const;
 
@@ -75,5 +84,10 @@ class PoolProgram {
   mutable std::timed_mutex mutex_;
   std::vector<Division> divisions_;  ///< the least recently used first
 };
+
+/// The code that a pool has made. Precondition: it has made some.
+inline PoolProgram& poolProgramOf(const Program& program) noexcept {
+  return static_cast<PoolProgram&>(*program.state().code);
+}
 
 }  // namespace srjit

@@ -11,8 +11,15 @@ DeviceSubtrees::DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_p
                                const Dataset::State& data)
     : queue_(std::move(queue)),
       store_(std::move(store)),
-      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), data.on_device->firstSpareColumn(),
-                                           data.on_device->spareColumns(), data.rows)) {}
+      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), deviceDataOf(data).firstSpareColumn(),
+                                           deviceDataOf(data).spareColumns(), data.rows)),
+      column_bytes_(data.column_stride * static_cast<std::size_t>(bytesOf(data.precision))) {}
+
+SubtreeStats DeviceSubtrees::subtrees() const {
+  SubtreeStats stats = kept_->stats();
+  stats.bytes = stats.capacity * column_bytes_;
+  return stats;
+}
 
 DeviceSubtrees::~DeviceSubtrees() {
   // The device may be lost; then nothing is in use.

@@ -15,9 +15,8 @@
 #include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/launch/idle_runs.h"
-#include "runtime/program.h"
-#include "runtime/results.h"
 #include "runtime/tiers/jobs.h"
 #include "runtime/tiers/policy.h"
 
@@ -25,10 +24,10 @@ namespace srjit {
 
 /// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() or setPlan()
 /// was called. Its destructor cancels its jobs, which do not reference it.
-class DeviceProgram {
+class DeviceProgram final : public ProgramCode {
  public:
   DeviceProgram(Tier tier, double expected_evaluations);
-  ~DeviceProgram();
+  ~DeviceProgram() override;
 
   Tier tier() const noexcept { return tier_; }
 
@@ -52,7 +51,7 @@ class DeviceProgram {
 
   /// The job that makes machine code of a kind, for kernels of `kernels`; new if there was none.
   std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
-  ProgramStatus status() const;
+  ProgramStatus status() const override;
 
   /// Counts an evaluation. Returns how many are expected from now on, this one included: what is left of those that the
   /// caller has announced, or as many as there were, whichever is more.
@@ -92,5 +91,10 @@ class DeviceProgram {
   std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
   std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some
 };
+
+/// The code that an executor on a GPU has made. Precondition: it has made some.
+inline DeviceProgram& deviceProgramOf(const Program::State& program) noexcept {
+  return static_cast<DeviceProgram&>(*program.code);
+}
 
 }  // namespace srjit

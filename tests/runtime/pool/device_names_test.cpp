@@ -55,7 +55,7 @@ TEST(DeviceNames, AllOfOneDeviceIsThatDevice) {
   const Engine engine = machine.engine({.device = "cuda:all"});
   EXPECT_EQ(engine.options().device, "cuda:0");
   const Workload w = arithmeticWorkload(3, 4, 10, Precision::kF32);
-  EXPECT_EQ(engine.compile(w.expressions).state().on_pool, nullptr);
+  EXPECT_EQ(dynamic_cast<PoolProgram*>(engine.compile(w.expressions).state().code.get()), nullptr);
 }
 
 TEST(DeviceNames, AllWithoutADevice) {
