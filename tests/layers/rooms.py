@@ -56,7 +56,7 @@ ROOMS = {
     "runtime/platform": [],
     "runtime/cuda": ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels", "runtime/platform"],
     "runtime/cache": ["compiler/kernels", "runtime/platform"],
-    "runtime/evaluation": ["compiler/kernels", "runtime/platform"],
+    "runtime/evaluation": ["compiler/lowering", "runtime/platform"],
     "runtime/fit": [],
     "runtime/host": ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"],
     "runtime/gpu": ["runtime/platform", "runtime/cuda", "runtime/evaluation"],
