@@ -60,7 +60,7 @@ graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differ
   members.collect(maker_.dag(), {&root, 1});
   std::array<NodeId, 1> slope{};
   differentiator.run(
-      {root, members.members()}, maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
+      root, members.members(), maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
   return {slope[0], maker_};
 }
 
