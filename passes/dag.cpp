@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/ops.h"
-#include "ir/postfix.h"
 #include "passes/rules/node_sort.h"
 
 namespace srjit {

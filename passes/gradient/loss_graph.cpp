@@ -4,7 +4,7 @@
 #include <array>
 
 #include "ir/losses.h"
-#include "ir/postfix.h"
+#include "ir/numbers/postfix.h"
 
 namespace srjit {
 namespace {
