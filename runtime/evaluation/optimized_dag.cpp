@@ -103,10 +103,10 @@ Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSour
     return optimizer.take();
   };
   Result<Dag> dag = make();
-  if (!dag || source.subtrees == nullptr) return dag;
+  if (!dag || source.filter == nullptr) return dag;
   std::size_t tokens = 0;
   for (const std::uint32_t e : members) tokens += program.expressions[e].size();
-  return source.subtrees->read(std::move(*dag), tier, tokens);
+  return source.filter->pass(std::move(*dag), tier, tokens);
 }
 
 void optimizedDags(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier, const TakeDag& take) {

@@ -10,14 +10,13 @@
 #include "compiler/interpreter/bytecode.h"
 #include "passes/gradient/deriver.h"
 #include "runtime/code/interpreted/encoded_generation.h"
-#include "runtime/code/scratch_pool.h"
 
 namespace srjit {
 
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
   EncodeWorker(Precision precision, Math math, const HandlerTable& table)
-      : optimizer(precision, math), encoder(table) {}
+      : optimizer(precision, math), encoder(table.numbers()) {}
 
   Deriver optimizer;
   Encoder encoder;
@@ -59,7 +58,5 @@ struct EncodeScratch {
   /// variable take.
   std::size_t bytes() const noexcept;
 };
-
-using EncodeScratchPool = ScratchPool<EncodeScratch>;
 
 }  // namespace srjit
