@@ -252,7 +252,7 @@ void FakeState::reportLeaks(const FakeContext* context) {
 
 // Entries about contexts are here, next to the thread-local variables.
 CUresult FakeEntries::cuCtxSetCurrent(CUcontext context) {
-  return FakeState::enter("cuCtxSetCurrent", FakeState::Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, FakeState::Kind::kFree, [&](FakeState& state) {
     auto* const wanted = reinterpret_cast<FakeContext*>(context);
     if (wanted != nullptr && wanted->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
     current_instance = state.instance;
@@ -262,7 +262,7 @@ CUresult FakeEntries::cuCtxSetCurrent(CUcontext context) {
 }
 
 CUresult FakeEntries::cuCtxGetCurrent(CUcontext* context) {
-  return FakeState::enter("cuCtxGetCurrent", FakeState::Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, FakeState::Kind::kFree, [&](FakeState& state) {
     *context = reinterpret_cast<CUcontext>(state.current());
     return CUDA_SUCCESS;
   });

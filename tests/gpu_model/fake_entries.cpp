@@ -50,12 +50,12 @@ const FakeDevice* deviceOf(const FakeState& state, CUdevice device) {
 }  // namespace
 
 CUresult FakeEntries::cuInit(unsigned flags) {
-  return FakeState::enter("cuInit", Kind::kFree,
+  return FakeState::enter(__func__, Kind::kFree,
                           [&](FakeState&) { return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult FakeEntries::cuDriverGetVersion(int* version) {
-  return FakeState::enter("cuDriverGetVersion", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     *version = state.options.version;
     return CUDA_SUCCESS;
   });
@@ -67,40 +67,38 @@ CUresult FakeEntries::cuGetErrorString(CUresult code, const char** text) {
 }
 
 CUresult FakeEntries::cuDeviceGetCount(int* count) {
-  return FakeState::enter("cuDeviceGetCount", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     *count = static_cast<int>(state.options.devices.size());
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDeviceGet(CUdevice* device, int ordinal) {
-  return FakeState::enter("cuDeviceGet", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     *device = ordinal;
     return deviceOf(state, ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDeviceGetName(char* name, int length, CUdevice device) {
-  return FakeState::enter("cuDeviceGetName", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    const std::size_t count = found->name.copy(name, static_cast<std::size_t>(length) - 1);
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
+    const std::size_t count = found.name.copy(name, static_cast<std::size_t>(length) - 1);
     name[count] = '\0';
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  return FakeState::enter("cuDeviceGetUuid", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     std::memset(uuid->bytes, 'a' + device, sizeof uuid->bytes);
     return deviceOf(state, device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  return FakeState::enter("cuDeviceGetAttribute", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
     switch (attribute) {
       case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
         *value = static_cast<int>(found->max_pitch);
@@ -130,16 +128,15 @@ CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attrib
 }
 
 CUresult FakeEntries::cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
-  return FakeState::enter("cuDeviceTotalMem", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = found->memory_bytes;
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
+    *bytes = found.memory_bytes;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return FakeState::enter("cuDevicePrimaryCtxRetain", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     if (deviceOf(state, device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     FakeContext& found = *state.contexts[static_cast<std::size_t>(device)];
     if (found.lost != CUDA_SUCCESS) return found.lost;
@@ -150,7 +147,7 @@ CUresult FakeEntries::cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devi
 }
 
 CUresult FakeEntries::cuDevicePrimaryCtxRelease(CUdevice device) {
-  return FakeState::enter("cuDevicePrimaryCtxRelease", Kind::kEnd, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kEnd, [&](FakeState& state) {
     if (deviceOf(state, device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     FakeContext& found = *state.contexts[static_cast<std::size_t>(device)];
     if (found.retained == 0) {
@@ -163,7 +160,7 @@ CUresult FakeEntries::cuDevicePrimaryCtxRelease(CUdevice device) {
 }
 
 CUresult FakeEntries::cuMemGetInfo(std::size_t* free, std::size_t* total) {
-  return FakeState::enter("cuMemGetInfo", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto device = static_cast<std::size_t>(state.current()->device);
     *total = state.options.devices[device].memory_bytes;
     const std::size_t taken = state.reserved[device] + state.occupied;
@@ -173,7 +170,7 @@ CUresult FakeEntries::cuMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 CUresult FakeEntries::cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
-  return FakeState::enter("cuMemPoolCreate", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const FakeDevice* const device = deviceOf(state, properties->location.id);
     if (device == nullptr || !device->has_pools || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
@@ -186,12 +183,12 @@ CUresult FakeEntries::cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
 }
 
 CUresult FakeEntries::cuMemPoolDestroy(CUmemoryPool pool) {
-  return FakeState::enter("cuMemPoolDestroy", Kind::kEnd,
+  return FakeState::enter(__func__, Kind::kEnd,
                           [&](FakeState& state) { return state.remove(state.pools, pool, "pool"); });
 }
 
 CUresult FakeEntries::cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  return FakeState::enter("cuMemPoolSetAttribute", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
     if (!found || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return CUDA_ERROR_INVALID_VALUE;
     found->threshold = *static_cast<std::uint64_t*>(value);
@@ -200,9 +197,8 @@ CUresult FakeEntries::cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribu
 }
 
 CUresult FakeEntries::cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  return FakeState::enter("cuMemPoolGetAttribute", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
-    if (!found) return CUDA_ERROR_INVALID_VALUE;
     const auto device = static_cast<std::size_t>(found->device);
     auto& number = *static_cast<std::uint64_t*>(value);
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) number = found->threshold;
@@ -213,9 +209,8 @@ CUresult FakeEntries::cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribu
 }
 
 CUresult FakeEntries::cuMemPoolTrimTo(CUmemoryPool pool, std::size_t bytes_to_keep) {
-  return FakeState::enter("cuMemPoolTrimTo", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
-    if (!found) return CUDA_ERROR_INVALID_VALUE;
     const auto device = static_cast<std::size_t>(found->device);
     state.reserved[device] = std::min(state.reserved[device], std::max(state.used[device], bytes_to_keep));
     return CUDA_SUCCESS;
@@ -224,7 +219,7 @@ CUresult FakeEntries::cuMemPoolTrimTo(CUmemoryPool pool, std::size_t bytes_to_ke
 
 CUresult FakeEntries::cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
                                               CUstream stream) {
-  return FakeState::enter("cuMemAllocFromPoolAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
     const auto queue = state.find(state.streams, stream, "stream");
     if (!found || !queue || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -236,7 +231,7 @@ CUresult FakeEntries::cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t 
 }
 
 CUresult FakeEntries::cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  return FakeState::enter("cuMemFreeAsync", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     const auto found = state.memory.find(address);
     const auto queue = state.find(state.streams, stream, "stream");
     if (found == state.memory.end() || found->second.foreign || found->second.freed || !queue) {
@@ -253,7 +248,7 @@ CUresult FakeEntries::cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 }
 
 CUresult FakeEntries::cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
-  return FakeState::enter("cuMemHostAlloc", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     auto* const storage = new (std::align_val_t{4096}) std::byte[bytes];
     std::memset(storage, 0xff, bytes);
@@ -289,7 +284,7 @@ bool unpin(FakeState& state, const std::byte* storage) {
 }  // namespace
 
 CUresult FakeEntries::cuMemFreeHost(void* address) {
-  return FakeState::enter("cuMemFreeHost", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     auto* const storage = static_cast<std::byte*>(address);
     if (!unpin(state, storage)) return CUDA_ERROR_INVALID_VALUE;
     ::operator delete[](storage, std::align_val_t{4096});
@@ -298,7 +293,7 @@ CUresult FakeEntries::cuMemFreeHost(void* address) {
 }
 
 CUresult FakeEntries::cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
-  return FakeState::enter("cuMemHostRegister", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     state.pinned.emplace(static_cast<const std::byte*>(address), bytes);
     return CUDA_SUCCESS;
@@ -306,13 +301,13 @@ CUresult FakeEntries::cuMemHostRegister(void* address, std::size_t bytes, unsign
 }
 
 CUresult FakeEntries::cuMemHostUnregister(void* address) {
-  return FakeState::enter("cuMemHostUnregister", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     return unpin(state, static_cast<const std::byte*>(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 CUresult FakeEntries::cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
-  return FakeState::enter("cuPointerGetAttribute", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     auto& number = *static_cast<int*>(value);
     if (state.isPinned(reinterpret_cast<const void*>(address), 1)) {
       const auto& [start, bytes] = *std::prev(state.pinned.upper_bound(reinterpret_cast<const std::byte*>(address)));

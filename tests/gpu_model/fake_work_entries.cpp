@@ -92,28 +92,28 @@ CUresult addKernel(FakeState& state, const CUDA_KERNEL_NODE_PARAMS& p, FakeKerne
 }  // namespace
 
 CUresult FakeEntries::cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyHtoDAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyToDevice(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyDtoHAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyToHost(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyDtoDAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyOnDevice(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return FakeState::enter("cuMemcpy2DAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const bool in = copy->srcMemoryType == CU_MEMORYTYPE_HOST && copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
     const bool out = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && copy->dstMemoryType == CU_MEMORYTYPE_HOST;
@@ -139,7 +139,7 @@ CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream
 }
 
 CUresult FakeEntries::cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemsetD8Async", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     const auto queue = state.find(state.streams, stream, "stream");
     return state.put(queue,
@@ -148,7 +148,7 @@ CUresult FakeEntries::cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::
 }
 
 CUresult FakeEntries::cuStreamCreate(CUstream* stream, unsigned flags) {
-  return FakeState::enter("cuStreamCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     if (flags != CU_STREAM_NON_BLOCKING) state.problem("a stream that waits for the default stream");
     state.add(state.streams, stream,
               std::make_shared<FakeStream>(FakeStream{state.current(), state.last_handle + 1, {}}));
@@ -157,7 +157,7 @@ CUresult FakeEntries::cuStreamCreate(CUstream* stream, unsigned flags) {
 }
 
 CUresult FakeEntries::cuStreamDestroy(CUstream stream) {
-  return FakeState::enter("cuStreamDestroy", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     // Destroying a stream completes its work, as in CUDA.
     if (const auto queue = state.find(state.streams, stream, "stream")) state.advance(*queue);
     return state.remove(state.streams, stream, "stream");
@@ -165,9 +165,8 @@ CUresult FakeEntries::cuStreamDestroy(CUstream stream) {
 }
 
 CUresult FakeEntries::cuStreamSynchronize(CUstream stream) {
-  return FakeState::enter("cuStreamSynchronize", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
-    if (!queue) return CUDA_ERROR_INVALID_HANDLE;
     state.note(0, {}, queue->number);
     state.advance(*queue);
     return queue->context->lost;
@@ -175,10 +174,9 @@ CUresult FakeEntries::cuStreamSynchronize(CUstream stream) {
 }
 
 CUresult FakeEntries::cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  return FakeState::enter("cuStreamWaitEvent", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const auto found = state.find(state.events, event, "event");
-    if (!queue || !found) return CUDA_ERROR_INVALID_HANDLE;
     if (!found->mark) return CUDA_SUCCESS;
     FakeWork wait;
     wait.run = [] {};
@@ -188,7 +186,7 @@ CUresult FakeEntries::cuStreamWaitEvent(CUstream stream, CUevent event, unsigned
 }
 
 CUresult FakeEntries::cuEventCreate(CUevent* event, unsigned flags) {
-  return FakeState::enter("cuEventCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const bool timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
     state.add(state.events, event, std::make_shared<FakeEvent>(FakeEvent{state.current(), timing, nullptr}));
     return CUDA_SUCCESS;
@@ -196,24 +194,22 @@ CUresult FakeEntries::cuEventCreate(CUevent* event, unsigned flags) {
 }
 
 CUresult FakeEntries::cuEventDestroy(CUevent event) {
-  return FakeState::enter("cuEventDestroy", Kind::kRelease,
+  return FakeState::enter(__func__, Kind::kRelease,
                           [&](FakeState& state) { return state.remove(state.events, event, "event"); });
 }
 
 CUresult FakeEntries::cuEventRecord(CUevent event, CUstream stream) {
-  return FakeState::enter("cuEventRecord", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const auto found = state.find(state.events, event, "event");
-    if (!queue || !found) return CUDA_ERROR_INVALID_HANDLE;
     found->mark = state.mark(queue);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuEventQuery(CUevent event) {
-  return FakeState::enter("cuEventQuery", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.events, event, "event");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     if (!found->mark || found->mark->done) return found->context->lost;
     if (const auto stream = found->mark->stream.lock()) state.advance(*stream, found->mark.get());
     return CUDA_ERROR_NOT_READY;
@@ -221,9 +217,8 @@ CUresult FakeEntries::cuEventQuery(CUevent event) {
 }
 
 CUresult FakeEntries::cuEventSynchronize(CUevent event) {
-  return FakeState::enter("cuEventSynchronize", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.events, event, "event");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     if (found->mark) {
       if (const auto stream = found->mark->stream.lock()) state.advance(*stream, found->mark.get());
     }
@@ -232,7 +227,7 @@ CUresult FakeEntries::cuEventSynchronize(CUevent event) {
 }
 
 CUresult FakeEntries::cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
-  return FakeState::enter("cuEventElapsedTime", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto start = state.find(state.events, from, "event"), end = state.find(state.events, to, "event");
     if (!start || !end || !start->timing || !end->timing || !start->mark || !end->mark)
       return CUDA_ERROR_INVALID_HANDLE;
@@ -244,7 +239,7 @@ CUresult FakeEntries::cuEventElapsedTime(float* milliseconds, CUevent from, CUev
 
 CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned options, CUjit_option* names,
                                          void** values) {
-  return FakeState::enter("cuModuleLoadDataEx", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     std::optional<ModelImage> model = readDirectModel(image, state.alter_code);
     if (!model) model = readModel(static_cast<const char*>(image));
     if (!model) return refuse("not an image of models\n", CUDA_ERROR_INVALID_IMAGE, options, names, values);
@@ -260,7 +255,7 @@ CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, un
 }
 
 CUresult FakeEntries::cuModuleUnload(CUmodule module) {
-  return FakeState::enter("cuModuleUnload", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     const auto found = state.find(state.modules, module, "module");
     std::erase_if(state.functions, [&](const auto& entry) { return entry.second->module == found; });
     return state.remove(state.modules, module, "module");
@@ -268,9 +263,8 @@ CUresult FakeEntries::cuModuleUnload(CUmodule module) {
 }
 
 CUresult FakeEntries::cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  return FakeState::enter("cuModuleGetFunction", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.modules, module, "module");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     for (const auto& kernel : found->image.kernels) {
       if (kernel->facts().name != name) continue;
       for (const auto& [handle, known] : state.functions) {
@@ -289,9 +283,8 @@ CUresult FakeEntries::cuModuleGetFunction(CUfunction* function, CUmodule module,
 }
 
 CUresult FakeEntries::cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
-  return FakeState::enter("cuFuncGetAttribute", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.functions, function, "kernel");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     *value = 0;
     if (attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) *value = static_cast<int>(found->model->facts().registers);
     if (attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) *value = static_cast<int>(found->model->facts().stack_bytes);
@@ -303,9 +296,8 @@ CUresult FakeEntries::cuFuncGetAttribute(int* value, CUfunction_attribute attrib
 }
 
 CUresult FakeEntries::cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-  return FakeState::enter("cuFuncSetAttribute", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.functions, function, "kernel");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     const auto device = static_cast<std::size_t>(state.current()->device);
     const auto bytes = static_cast<std::size_t>(std::max(value, 0));
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
@@ -320,7 +312,7 @@ CUresult FakeEntries::cuFuncSetAttribute(CUfunction function, CUfunction_attribu
 CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                                      CUstream stream, void** parameters, void**) {
-  return FakeState::enter("cuLaunchKernel", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     FakeKernelCall call;
     const CUresult code =
@@ -333,20 +325,20 @@ CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsig
 }
 
 CUresult FakeEntries::cuGraphCreate(CUgraph* graph, unsigned) {
-  return FakeState::enter("cuGraphCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.add(state.graphs, graph, std::make_shared<FakeGraph>(FakeGraph{state.current(), {}}));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuGraphDestroy(CUgraph graph) {
-  return FakeState::enter("cuGraphDestroy", Kind::kRelease,
+  return FakeState::enter(__func__, Kind::kRelease,
                           [&](FakeState& state) { return state.remove(state.graphs, graph, "graph"); });
 }
 
 CUresult FakeEntries::cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*,
                                            std::size_t dependencies, const CUDA_KERNEL_NODE_PARAMS* parameters) {
-  return FakeState::enter("cuGraphAddKernelNode", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.graphs, graph, "graph");
     FakeKernelCall call;
     const CUresult code = addKernel(state, *parameters, call);
@@ -360,21 +352,20 @@ CUresult FakeEntries::cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, con
 }
 
 CUresult FakeEntries::cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  return FakeState::enter("cuGraphInstantiateWithFlags", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.graphs, graph, "graph");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     state.add(state.executables, executable, std::make_shared<FakeGraph>(*found));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuGraphExecDestroy(CUgraphExec executable) {
-  return FakeState::enter("cuGraphExecDestroy", Kind::kRelease,
+  return FakeState::enter(__func__, Kind::kRelease,
                           [&](FakeState& state) { return state.remove(state.executables, executable, "graph"); });
 }
 
 CUresult FakeEntries::cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  return FakeState::enter("cuGraphLaunch", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.executables, executable, "graph");
     const auto queue = state.find(state.streams, stream, "stream");
     if (!found || !queue) return CUDA_ERROR_INVALID_HANDLE;
