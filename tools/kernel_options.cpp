@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/code_groups.h"

@@ -72,13 +72,8 @@ class ProgramEncoder {
     code_.report.seconds_codegen = linking.seconds();
     if (on_device_) std::ranges::sort(code_.failures, {}, &Failure::expression);
     // Not after an exception, which may leave work half done in it.
-    scratch_->trim(EncodeScratchPool::kMostBytes);
-    EncodeScratchPool& pool = request_.store.encodeScratch();
-    if (finds_) {
-      pool.giveBack(std::move(scratch_));
-    } else {
-      pool.giveBackUnlessThereIsOne(std::move(scratch_));
-    }
+    scratch_->trim(ScratchPool<EncodeScratch>::kMostBytes);
+    request_.store.encodeScratch().giveBack(std::move(scratch_), finds_);
     return std::move(code_);
   }
 
@@ -316,10 +311,10 @@ class ProgramEncoder {
     options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
     worker.outputs.clear();
     source_.appendOutputs(expression, worker.outputs);
-    Status encoded = worker.encoder.encode(graph, worker.outputs, options, chunk.code);
-    if (!encoded) return encoded;
+    const EncodeFault fault = worker.encoder.encode(graph, worker.outputs, options, chunk.code);
+    if (!fault.isNone()) return statusOf(fault, table_, options);
     for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
-    return encoded;
+    return okStatus();
   }
 
   ExpressionGraph graphOf(const ExpressionView& tokens, EncodeWorker& worker) const {
@@ -399,8 +394,10 @@ class ProgramEncoder {
     for (const std::uint32_t member : members) {
       outputs.clear();
       source_.appendOutputs(member, outputs);
-      addProgram(member, chunk,
-                 [&] { return encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code); });
+      addProgram(member, chunk, [&] {
+        const EncodeFault fault = encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code);
+        return statusOf(fault, table_, options);
+      });
       roots = roots.subspan(outputs.size());
     }
     for (const ParameterSource& parameter : dag.parameters()) {

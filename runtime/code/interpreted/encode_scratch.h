@@ -11,14 +11,13 @@
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/derived_optimizer.h"
 #include "runtime/code/interpreted/encoded_generation.h"
-#include "runtime/code/scratch_pool.h"
 
 namespace srjit {
 
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
   EncodeWorker(Precision precision, Math math, const HandlerTable& table)
-      : optimizer(precision, math), derived(precision, math), encoder(table) {}
+      : optimizer(precision, math), derived(precision, math), encoder(table.numbers()) {}
 
   ExpressionOptimizer optimizer;
   DerivedOptimizer derived;
@@ -61,7 +60,5 @@ struct EncodeScratch {
   /// variable take.
   std::size_t bytes() const noexcept;
 };
-
-using EncodeScratchPool = ScratchPool<EncodeScratch>;
 
 }  // namespace srjit

@@ -189,7 +189,7 @@ TEST_P(DeviceWorkerModes, WritesWhatTheEncoderWrites) {
   HostPopulation host(expressions, precision, math, table);
   host.encodeAll();
 
-  Encoder encoder(table);
+  Encoder encoder(table.numbers());
   ExpressionOptimizer optimizer(precision, math);
   Bytecode code;
   std::vector<std::uint32_t> operators(kOpCount), variables(kTestedVariables);
@@ -203,9 +203,9 @@ TEST_P(DeviceWorkerModes, WritesWhatTheEncoderWrites) {
     options.staged_columns = kTestedFirstSlot;
     options.max_slots = kTestedMaxSlots;
     code = {};
-    const Status encoded = encoder.encode(graph, std::array{e}, options, code);
+    const EncodeFault fault = encoder.encode(graph, std::array{e}, options, code);
     const EncodedSize& size = host.sizes[e];
-    if (!encoded || population[e].size() > kMostCodesOnDevice ||
+    if (!fault.isNone() || population[e].size() > kMostCodesOnDevice ||
         code.tokens.size() > roomForTokens(population[e].size())) {
       EXPECT_EQ(size.tokens, 0U);
       ++left;

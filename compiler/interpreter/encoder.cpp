@@ -1,4 +1,4 @@
-#include "compiler/interpreter/token_writer.h"
+#include "compiler/interpreter/encoder.h"
 
 #include <algorithm>
 #include <optional>
@@ -21,15 +21,15 @@ constexpr std::uint32_t kMaxTokens = 1u << 30;
 
 }  // namespace
 
-TokenWriter::TokenWriter(const HandlerNumbers& table) : table_(table), pending_(table.depth + kMaxArity) {}
+Encoder::Encoder(const HandlerNumbers& table) : table_(table), pending_(table.depth + kMaxArity) {}
 
-EncodeFault TokenWriter::encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
+EncodeFault Encoder::encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                                 const EncodeOptions& options, Bytecode& code) {
   if (const EncodeFault begun = begin(dag, options, code); !begun.isNone()) return begun;
   return withSlots([&](std::uint32_t shared_from) { return tryRoots(roots, outputs, shared_from); });
 }
 
-EncodeFault TokenWriter::encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
+EncodeFault Encoder::encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
                                 const EncodeOptions& options, Bytecode& code) {
   if (const EncodeFault begun = begin(graph.dag, options, code); !begun.isNone()) return begun;
   return withSlots([&](std::uint32_t shared_from) { return tryGraph(graph, outputs, shared_from); });
@@ -37,7 +37,7 @@ EncodeFault TokenWriter::encode(const ExpressionGraph& graph, std::span<const st
 
 // Tries `encode` again and again, and rematerializes ever larger values.
 template <class Try>
-EncodeFault TokenWriter::withSlots(const Try& encode) {
+EncodeFault Encoder::withSlots(const Try& encode) {
   const std::size_t before = code_->tokens.size();
   EncodeFault fault;
   for (const std::uint32_t least_shared : kLeastShared) {
@@ -49,7 +49,7 @@ EncodeFault TokenWriter::withSlots(const Try& encode) {
   return fault;
 }
 
-EncodeFault TokenWriter::begin(const Dag& graph, const EncodeOptions& how, Bytecode& to) {
+EncodeFault Encoder::begin(const Dag& graph, const EncodeOptions& how, Bytecode& to) {
   if (table_.handlers > DeviceToken::kHandlerMask + std::size_t{1})
     return {EncodeFault::Kind::kHandlers, table_.handlers};
   if (how.staged_columns > DeviceToken::kColumnMask + 1) return {EncodeFault::Kind::kColumns, how.staged_columns};
@@ -60,7 +60,7 @@ EncodeFault TokenWriter::begin(const Dag& graph, const EncodeOptions& how, Bytec
   return {};
 }
 
-void TokenWriter::clear(std::uint32_t shared_from) {
+void Encoder::clear(std::uint32_t shared_from) {
   least_shared_ = shared_from;
   segments_.clear();
   live_.clear();
@@ -69,7 +69,7 @@ void TokenWriter::clear(std::uint32_t shared_from) {
   any_in_slot_ = false;
 }
 
-EncodeFault TokenWriter::tryRoots(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
+EncodeFault Encoder::tryRoots(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                                   std::uint32_t shared_from) {
   clear(shared_from);
   uses_.resize(std::max(uses_.size(), dag_->size()));
@@ -88,7 +88,7 @@ EncodeFault TokenWriter::tryRoots(std::span<const NodeId> roots, std::span<const
   return emitSegments();
 }
 
-EncodeFault TokenWriter::tryGraph(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
+EncodeFault Encoder::tryGraph(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
                                   std::uint32_t shared_from) {
   clear(shared_from);
   code_->parameters.clear();
@@ -123,7 +123,7 @@ EncodeFault TokenWriter::tryGraph(const ExpressionGraph& graph, std::span<const 
 }
 
 // Emits the planned members of all segments.
-EncodeFault TokenWriter::emitSegments() {
+EncodeFault Encoder::emitSegments() {
   if (const EncodeFault bounded = checkLength(); !bounded.isNone()) return bounded;
   if (any_in_slot_) findLastUses();
   std::uint32_t statement = 0;
@@ -153,7 +153,7 @@ EncodeFault TokenWriter::emitSegments() {
 }
 
 // Computes the values of a segment that go to slots; `statement` is its first, then its last.
-EncodeFault TokenWriter::storeInSlots(const Segment& segment, std::uint32_t& statement) {
+EncodeFault Encoder::storeInSlots(const Segment& segment, std::uint32_t& statement) {
   for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
     if (!values_[members_[m]].in_slot) continue;
     if (const EncodeFault stored = storeInSlot(members_[m], statement); !stored.isNone()) return stored;
@@ -162,7 +162,7 @@ EncodeFault TokenWriter::storeInSlots(const Segment& segment, std::uint32_t& sta
 }
 
 // Lists the nodes that the root needs, and counts uses.
-EncodeFault TokenWriter::collect(NodeId root, std::uint32_t output) {
+EncodeFault Encoder::collect(NodeId root, std::uint32_t output) {
   const auto use = [&](NodeId id) {
     if (uses_[id].generation == generation_) {
       ++uses_[id].uses;
@@ -190,7 +190,7 @@ EncodeFault TokenWriter::collect(NodeId root, std::uint32_t output) {
   return {};
 }
 
-void TokenWriter::placeAt(Value& value, OperandPlace where, std::uint32_t number) {
+void Encoder::placeAt(Value& value, OperandPlace where, std::uint32_t number) {
   value.number = number;
   value.tokens = 0;
   value.where = where;
@@ -198,7 +198,7 @@ void TokenWriter::placeAt(Value& value, OperandPlace where, std::uint32_t number
 }
 
 // Finds the number of a leaf.
-EncodeFault TokenWriter::placeLeaf(const Node& node, Value& value) const {
+EncodeFault Encoder::placeLeaf(const Node& node, Value& value) const {
   if (node.kind == Token::Kind::kConstant) return {EncodeFault::Kind::kConstant};
   if (node.kind == Token::Kind::kParameter) {
     placeAt(value, kInParameter, options_->parameters.empty() ? node.index : options_->parameters[node.index]);
@@ -216,7 +216,7 @@ EncodeFault TokenWriter::placeLeaf(const Node& node, Value& value) const {
 }
 
 // Plans an operator over planned operands.
-void TokenWriter::plan(const Node& node, Value& value, std::uint32_t uses_of_it) {
+void Encoder::plan(const Node& node, Value& value, std::uint32_t uses_of_it) {
   planOnce(node, value);
   while (value.plan->need > table_.depth) {
     spillHungriest(node);
@@ -226,7 +226,7 @@ void TokenWriter::plan(const Node& node, Value& value, std::uint32_t uses_of_it)
 }
 
 // Absent operands are node 0, a leaf, which has no tokens.
-void TokenWriter::planOnce(const Node& node, Value& value) const {
+void Encoder::planOnce(const Node& node, Value& value) const {
   const Value &a = values_[node.operands[0]], &b = values_[node.operands[1]], &c = values_[node.operands[2]];
   value.plan = &table_.planOf(node.op, a.where, b.where, c.where);
   value.tokens = std::min(value.plan->tokens + a.tokens + b.tokens + c.tokens, kMaxTokens);
@@ -236,7 +236,7 @@ void TokenWriter::planOnce(const Node& node, Value& value) const {
 
 // Sends the operand that needs most registers to a slot. Of equal needs, the first in the order of evaluation, so that
 // slots within the other operand are free meanwhile.
-void TokenWriter::spillHungriest(const Node& node) {
+void Encoder::spillHungriest(const Node& node) {
   std::optional<NodeId> hungriest;
   for (const NodeId input : node.inputs()) {
     if (!isOnStack(values_[input].where)) continue;
@@ -247,14 +247,14 @@ void TokenWriter::spillHungriest(const Node& node) {
   moveToSlot(values_[*hungriest]);
 }
 
-void TokenWriter::moveToSlot(Value& value) {
+void Encoder::moveToSlot(Value& value) {
   any_in_slot_ = true;
   value.in_slot = true;
   value.where = kInColumn;
   value.slot_tokens = std::exchange(value.tokens, 0);
 }
 
-EncodeFault TokenWriter::checkLength() const {
+EncodeFault Encoder::checkLength() const {
   std::uint64_t tokens = 0;
   for (std::size_t m = 0; any_in_slot_ && m < members_.size(); ++m) {
     if (values_[members_[m]].in_slot) tokens += values_[members_[m]].slot_tokens + std::uint64_t{1};
@@ -265,7 +265,7 @@ EncodeFault TokenWriter::checkLength() const {
 }
 
 // Every member counts as a statement, and the end of every segment, so that numbering needs no search.
-void TokenWriter::findLastUses() {
+void Encoder::findLastUses() {
   lives_.resize(std::max(lives_.size(), dag_->size()));
   for (const NodeId id : members_) lives_[id] = {};
   const auto useIn = [&](NodeId id, std::uint32_t statement) {
@@ -285,7 +285,7 @@ void TokenWriter::findLastUses() {
   }
 }
 
-EncodeFault TokenWriter::storeInSlot(NodeId id, std::uint32_t statement) {
+EncodeFault Encoder::storeInSlot(NodeId id, std::uint32_t statement) {
   std::uint32_t slot = slots_;
   if (!free_slots_.empty()) {
     slot = free_slots_.back();
@@ -302,7 +302,7 @@ EncodeFault TokenWriter::storeInSlot(NodeId id, std::uint32_t statement) {
   return {};
 }
 
-void TokenWriter::release(std::uint32_t statement) {
+void Encoder::release(std::uint32_t statement) {
   std::erase_if(live_, [&](NodeId id) {
     if (lives_[id].last_use != statement) return false;
     free_slots_.push_back(values_[id].number - options_->staged_columns);
@@ -311,7 +311,7 @@ void TokenWriter::release(std::uint32_t statement) {
 }
 
 // The end of the segments from `first` on that are added together.
-std::size_t TokenWriter::endOfSums(std::size_t first) const {
+std::size_t Encoder::endOfSums(std::size_t first) const {
   std::size_t end = first + 1;
   while (options_->joins_sums && end < std::min<std::size_t>(segments_.size(), first + kMostKeptSums) &&
          segments_[end].output == segments_[end - 1].output + 1) {
@@ -321,7 +321,7 @@ std::size_t TokenWriter::endOfSums(std::size_t first) const {
 }
 
 // Most sums are of products of shared values, which need no place on the stack.
-void TokenWriter::emitSum(NodeId root, std::uint32_t sum) {
+void Encoder::emitSum(NodeId root, std::uint32_t sum) {
   const Value& value = values_[root];
   const Node& node = dag_->node(root);
   const bool in_place = isOnStack(value.where);
@@ -337,7 +337,7 @@ void TokenWriter::emitSum(NodeId root, std::uint32_t sum) {
 // Appends the tokens that push a value, computed in place or from where it is, and the one that takes it. Tokens of an
 // operand that is computed at each use were counted in its first users, although a later user may have sent it to a
 // slot: then fewer are needed.
-void TokenWriter::emitStatement(NodeId root, bool in_place, DeviceToken last) {
+void Encoder::emitStatement(NodeId root, bool in_place, DeviceToken last) {
   const Value& value = values_[root];
   const std::size_t length = !in_place ? 1 : value.in_slot ? value.slot_tokens : value.tokens;
   const std::size_t before = code_->tokens.size();
@@ -353,14 +353,14 @@ void TokenWriter::emitStatement(NodeId root, bool in_place, DeviceToken last) {
   code_->tokens.erase(first, first + unused);
 }
 
-DeviceToken TokenWriter::pushed(const Value& value, std::uint32_t height) const {
+DeviceToken Encoder::pushed(const Value& value, std::uint32_t height) const {
   if (value.where == kInColumn) return token(table_.find(Kind::kPushColumn, height), value.number);
   return token(table_.find(Kind::kPushParameter, height), 0, value.number, DeviceToken::kParameter);
 }
 
 // Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
 // once, before its operands. Gives where it begins. Not recursive.
-DeviceToken* TokenWriter::emitTree(NodeId root, DeviceToken* end) {
+DeviceToken* Encoder::emitTree(NodeId root, DeviceToken* end) {
   Pending* const bottom = pending_.data();
   Pending* top = bottom;
   *top++ = pendingAt(root, 0);
@@ -383,7 +383,7 @@ DeviceToken* TokenWriter::emitTree(NodeId root, DeviceToken* end) {
   return end;
 }
 
-DeviceToken* TokenWriter::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,
+DeviceToken* Encoder::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,
                                     DeviceToken* end) const {
   constexpr DeviceToken::ArgumentKind kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
   const auto number = [&](std::size_t k) { return values_[node.operands[k]].number; };
@@ -393,7 +393,7 @@ DeviceToken* TokenWriter::emitShort(const Node& node, const OperandPlan& plan, s
   return end;
 }
 
-DeviceToken* TokenWriter::emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height,
+DeviceToken* Encoder::emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height,
                                    DeviceToken* end) const {
   *--end = token(table_.find(Kind::kPushResult, height));
   *--end = token(table_.findBody(node.op));

@@ -5,7 +5,14 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
+
+#include <tbb/enumerable_thread_specific.h>
+
+#include "compiler/direct/emitter.h"
+#include "compiler/kernels/image_maker.h"
 
 namespace srjit {
 
@@ -20,21 +27,27 @@ class ScratchPool {
     const std::lock_guard lock(mutex_);
     return std::move(idle_);
   }
-  void giveBack(std::unique_ptr<Scratch> scratch) {
+  /// With `replaces`, instead of one that was given back meanwhile; otherwise that one stays.
+  void giveBack(std::unique_ptr<Scratch> scratch, bool replaces = true) {
     if (scratch->bytes() > kMostBytes) return;
     const std::lock_guard lock(mutex_);
-    idle_.swap(scratch);
-  }
-  /// The same, but another one that was given back meanwhile stays.
-  void giveBackUnlessThereIsOne(std::unique_ptr<Scratch> scratch) {
-    if (scratch->bytes() > kMostBytes) return;
-    const std::lock_guard lock(mutex_);
-    if (idle_ == nullptr) idle_ = std::move(scratch);
+    if (replaces || idle_ == nullptr) idle_.swap(scratch);
   }
 
  private:
   std::mutex mutex_;
   std::unique_ptr<Scratch> idle_;
+};
+
+/// Of direct code.
+struct DirectScratch {
+  DirectOptions options;
+  std::optional<tbb::enumerable_thread_specific<DirectEmitter>> emitters;  ///< for the options
+  std::vector<DirectPart> parts;
+  KernelImage image;
+
+  /// Without the emitters, which hold no more than the largest graph takes, one per thread.
+  std::size_t bytes() const noexcept;
 };
 
 }  // namespace srjit

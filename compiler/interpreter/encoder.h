@@ -55,7 +55,7 @@ struct Bytecode {
   std::uint32_t slots = 0;         ///< maximum number in use at once
 };
 
-/// Why there is no program; Encoder (compiler/interpreter/bytecode.h) says it in words.
+/// Why there is no program; statusOf() (compiler/interpreter/bytecode.h) says it in words.
 struct EncodeFault {
   enum class Kind : std::uint8_t {
     kNone,
@@ -71,7 +71,7 @@ struct EncodeFault {
   Kind kind = Kind::kNone;
   std::uint32_t number = 0;
 
-  bool isNone() const noexcept { return kind == Kind::kNone; }
+  bool isNone() const noexcept { return kind == Kind::kNone; }  ///< there is a program
   /// Whether there are too few handlers, columns or slots; otherwise the graph is not for this table.
   bool isWantOfRoom() const noexcept {
     return kind == Kind::kHandlers || kind == Kind::kColumns || kind == Kind::kLength || kind == Kind::kSlots;
@@ -80,13 +80,19 @@ struct EncodeFault {
 
 /// Encodes programs one after another; keeps its working memory between them. Not thread-safe; the table must outlive
 /// it.
-class TokenWriter {
+class Encoder {
  public:
-  explicit TokenWriter(const HandlerNumbers& table);
+  explicit Encoder(const HandlerNumbers& table);
 
-  /// As those of Encoder (compiler/interpreter/bytecode.h). Faults leave code.tokens unchanged.
+  /// Appends the program that computes the nodes `roots` of `dag`, in order, as outputs `outputs`, to code.tokens, and
+  /// raises code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack,
+  /// are computed first, into slots. A slot is free again after the last use. If there are too few slots, short values
+  /// are rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order.
+  /// The cost depends only on the nodes of these roots, not on the size of the graph. Faults leave code.tokens
+  /// unchanged.
   EncodeFault encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                      const EncodeOptions& options, Bytecode& code);
+  /// The same for the graph of one expression. Constants are parameters; code.parameters names all.
   EncodeFault encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
                      Bytecode& code);
 
