@@ -20,13 +20,6 @@
 
 namespace srjit::functions {
 
-/// x = n pi / 2 + r. The lower word of `power` has n in its lowest bits.
-template <class T>
-struct ReducedAngle {
-  T power;
-  Sum<T> r;
-};
-
 /// The distance of x to the nearest integer.
 template <class T>
 T fraction(const T& x) {
@@ -39,7 +32,7 @@ inline constexpr double kMostUsual = choose<kPrecision>(0x1p16, 0x1p30);
 
 /// |x| <= kMostUsual.
 template <Precision kPrecision, class T>
-ReducedAngle<T> reduceUsualAngle(const T& x) {
+Reduced<T> reduceUsualAngle(const T& x) {
   using namespace real;
   constexpr double kRounder = Format<kPrecision>::kRounder;
   const T power = fma(x, T(choose<kPrecision>(kTwoOverPiHigh32, kTwoOverPiHigh64)), T(kRounder));
@@ -56,7 +49,7 @@ ReducedAngle<T> reduceUsualAngle(const T& x) {
 /// whole turns. Of the products and their errors, the first ones may have whole turns, which are dropped. All sums are
 /// exact, except those of the last three terms.
 template <Precision kPrecision, class T>
-ReducedAngle<T> reduceLargeAngle(const T& x) {
+Reduced<T> reduceLargeAngle(const T& x) {
   using namespace real;
   constexpr int kTurnBits = Format<kPrecision>::kFractionBits + 1;
   constexpr int kUsed = 5;
@@ -104,12 +97,12 @@ ReducedAngle<T> reduceLargeAngle(const T& x) {
 }
 
 template <Precision kPrecision, class T>
-ReducedAngle<T> reduceAngle(const T& x) {
+Reduced<T> reduceAngle(const T& x) {
   using namespace real;
-  const ReducedAngle<T> usual = reduceUsualAngle<kPrecision>(x);
+  const Reduced<T> usual = reduceUsualAngle<kPrecision>(x);
   const auto is_large = lt(T(kMostUsual<kPrecision>), abs(x));
   const auto ofLarge = [&] {
-    const ReducedAngle<T> large = reduceLargeAngle<kPrecision>(x);
+    const Reduced<T> large = reduceLargeAngle<kPrecision>(x);
     return std::array<T, 3>{large.power, large.r.head, large.r.tail};
   };
   const std::array<T, 3> angle = rarely(is_large, std::array<T, 3>{usual.power, usual.r.head, usual.r.tail}, ofLarge);
@@ -162,7 +155,7 @@ T sineInQuadrant(const Sum<T>& r, const Integer& quadrant) {
 template <Precision kPrecision, class T>
 T sin(const T& x) {
   using namespace real;
-  const ReducedAngle<T> angle = reduceAngle<kPrecision>(x);
+  const Reduced<T> angle = reduceAngle<kPrecision>(x);
   const T result = sineInQuadrant<kPrecision>(angle.r, lowerWord(angle.power));
   return select(lt(abs(x), T(kTiny<kPrecision>)), x, result);
 }
@@ -170,7 +163,7 @@ T sin(const T& x) {
 template <Precision kPrecision, class T>
 T cos(const T& x) {
   using namespace real;
-  const ReducedAngle<T> angle = reduceAngle<kPrecision>(x);
+  const Reduced<T> angle = reduceAngle<kPrecision>(x);
   return sineInQuadrant<kPrecision>(angle.r, lowerWord(angle.power) + 1);
 }
 
@@ -178,7 +171,7 @@ T cos(const T& x) {
 template <Precision kPrecision, class T>
 T tan(const T& x) {
   using namespace real;
-  const ReducedAngle<T> angle = reduceAngle<kPrecision>(x);
+  const Reduced<T> angle = reduceAngle<kPrecision>(x);
   const Sum<T> sine = sineOfReduced<kPrecision>(angle.r);
   const Sum<T> cosine = cosineOfReduced<kPrecision>(angle.r);
   const auto is_odd = isOdd<kPrecision>(x, lowerWord(angle.power));

@@ -15,7 +15,7 @@ T erf(const T& x) {
   const T q = polynomial(choose<kPrecision, std::span<const double>>(kErf32, kErf64), square);
   const T small = fma(magnitude, q, magnitude);
   const T inside = atMost(magnitude, kMost);
-  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside * -inside);
+  const Reduced<T> e = reduceExponent<kPrecision>(inside * -inside);
   const T power = valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
   const T distance = inside - T(2);
   const T complement = polynomial(choose<kPrecision, std::span<const double>>(kErfc32, kErfc64), distance);

@@ -18,12 +18,6 @@ template <class T>
 struct PowerOfTwo {
   T power, n, head;
 };
-/// The same with r as a sum.
-template <class T>
-struct ReducedExponent {
-  T power;
-  Sum<T> r;
-};
 
 /// For x with an exponent n from which `power` can be read.
 template <Precision kPrecision, class T>
@@ -38,8 +32,9 @@ PowerOfTwo<T> powerOfTwo(const T& x) {
 template <Precision kPrecision>
 inline constexpr double kTailOfOne = -choose<kPrecision>(kShortLn2Low32, kShortLn2Low64);
 
+/// The same with r as a sum; `power` as there.
 template <Precision kPrecision, class T>
-ReducedExponent<T> reduceExponent(const T& x) {
+Reduced<T> reduceExponent(const T& x) {
   const PowerOfTwo<T> e = powerOfTwo<kPrecision>(x);
   return {e.power, {e.head, e.n * T(kTailOfOne<kPrecision>)}};
 }
@@ -65,8 +60,8 @@ Sum<T> fineExpOfReduced(const Sum<T>& r) {
   return {r.head, fma(x * x, q, tail)};
 }
 
-/// 2^n (1 + sum) for all n of the format, subnormal and infinite results included, where `power` is that of a
-/// ReducedExponent.
+/// 2^n (1 + sum) for all n of the format, subnormal and infinite results included, where `power` is that of
+/// reduceExponent().
 template <Precision kPrecision, class T>
 T valueOf(const T& power, const Sum<T>& sum) {
   const Sum<T> one = fastSum(T(1), sum.head);
@@ -83,7 +78,7 @@ T insideOfExp(const T& x, double by) {
 /// e^x. Beyond the limits it is 0 or infinite.
 template <Precision kPrecision, class T>
 T exp(const T& x) {
-  const ReducedExponent<T> e = reduceExponent<kPrecision>(insideOfExp<kPrecision>(x, 0));
+  const Reduced<T> e = reduceExponent<kPrecision>(insideOfExp<kPrecision>(x, 0));
   return valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
 }
 
@@ -122,7 +117,7 @@ T expm1(const T& x) {
   using namespace real;
   using F = Format<kPrecision>;
   const T inside = atMost(atLeast(x, choose<kPrecision>(-18.0, -38.0)), choose<kPrecision>(89.0, 710.0));
-  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside);
+  const Reduced<T> e = reduceExponent<kPrecision>(inside);
   const Sum<T> sum = fineExpOfReduced<kPrecision>(e.r);
   constexpr std::int32_t kRestOfBias = (F::kBias + 1) << F::kUpperFractionBits;
   const T s = withWords(x, shiftLeft(lowerWord(e.power), F::kUpperFractionBits) - kRestOfBias, 0);

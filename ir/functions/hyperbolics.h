@@ -25,7 +25,7 @@ HyperbolicParts<T> hyperbolicParts(const T& x, double most) {
   using namespace real;
   using F = Format<kPrecision>;
   const T inside = atMost(x, most);
-  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside);
+  const Reduced<T> e = reduceExponent<kPrecision>(inside);
   const auto exponent = shiftLeft(lowerWord(e.power), F::kUpperFractionBits);
   const T s = withWords(x, exponent - ((F::kBias + kShift) << F::kUpperFractionBits), 0);
   // A t that is out of the format's range does not count.

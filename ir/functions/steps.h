@@ -46,6 +46,13 @@ struct Sum {
   T head, tail;
 };
 
+/// An argument less n times a constant: n is in the low bits of the lower word of `power`.
+template <class T>
+struct Reduced {
+  T power;
+  Sum<T> r;
+};
+
 /// The polynomial with these coefficients, from the lowest on, at x, by Horner's rule with fused steps.
 template <class T>
 T polynomial(std::span<const double> coefficients, const T& x) {

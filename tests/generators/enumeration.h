@@ -14,8 +14,8 @@ namespace srjit {
 ///
 /// Omits trees whose value another tree of at most the same size computes: operands of + and * in the other order,
 /// functions of only parameters (themselves a parameter), differences from and quotients by such a parameter (a sum, a
-/// product), an operator undone by the next (exp(log(a)), inv(inv(a)), abs of a value without sign), and a - a, a / a. That
-/// is the idea of D. Bartlett, H. Desmond, P. Ferreira, "Exhaustive Symbolic Regression" (IEEE Trans. Evol. Comp.,
+/// product), an operator undone by the next (exp(log(a)), inv(inv(a)), abs of a value without sign), and a - a, a / a.
+/// That is the idea of D. Bartlett, H. Desmond, P. Ferreira, "Exhaustive Symbolic Regression" (IEEE Trans. Evol. Comp.,
 /// 2023), without its simplification by computer algebra.
 ///
 /// The result is the same on every machine. All trees of the complete sizes and of the next one are in memory at once:
