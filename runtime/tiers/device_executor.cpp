@@ -6,7 +6,6 @@
 
 #include <tbb/task_arena.h>
 
-#include "runtime/evaluation/task_flight.h"
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
@@ -103,7 +102,10 @@ class DeviceExecutor final : public Executor {
     return okStatus();
   }
 
-  Result<std::unique_ptr<Flight>> start(Task task) override;
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (task.loss) return evaluateOnGpu(std::move(task));
+    return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
+  }
   CacheStats cacheStats() const override { return cache_->stats(); }
 
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
@@ -138,8 +140,8 @@ class DeviceExecutor final : public Executor {
     return state;
   }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
-  Result<Losses> evaluate(const Task& task);
-  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
+  Result<std::unique_ptr<Flight>> evaluateOnGpu(Task task);
+  Result<Losses> predict(const Task& task);
   void recordRunTime(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
@@ -194,7 +196,14 @@ class LossFlight final : public Flight {
   }
   Result<Losses> finish() override {
     if (losses_.values.empty()) makeRoom();
-    return executor_.finish(task_, std::move(run_), std::move(losses_));
+    wait();
+    executor_.inArena([&] {
+      run_->readLosses(task_.data.state(), *task_.loss, losses_);
+      executor_.recordRunTime(task_, *run_);
+    });
+    losses_.failures = run_->plan().code->failures;
+    executor_.keepRun(task_, std::move(run_));
+    return std::move(losses_);
   }
 
  private:
@@ -280,6 +289,7 @@ Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   return Dataset(state.copy_with_target);
 }
 
+// Checks the task, chooses its code, or makes it, and takes memory and kernels.
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
   const Dataset::State& data = task.data.state();
   const DeviceData& place = deviceDataOf(data);
@@ -313,18 +323,7 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   selection_.recordRunTime(program, *run.plan().code, task.data.rows(), seconds);
 }
 
-Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
-  run->wait();
-  inArena([&] {
-    run->readLosses(task.data.state(), *task.loss, losses);
-    recordRunTime(task, *run);
-  });
-  losses.failures = run->plan().code->failures;
-  keepRun(task, std::move(run));
-  return losses;
-}
-
-Result<Losses> DeviceExecutor::evaluate(const Task& task) {
+Result<Losses> DeviceExecutor::predict(const Task& task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
@@ -339,11 +338,8 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task) {
   return losses;
 }
 
-Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
-  if (!task.loss) {
-    return std::unique_ptr<Flight>(
-        std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return evaluate(own); }));
-  }
+// A loss. The flight waits for its sums, and computes the losses of them.
+Result<std::unique_ptr<Flight>> DeviceExecutor::evaluateOnGpu(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();

@@ -155,13 +155,13 @@ struct Probes {
       : name(called) {
     source.precision = store.precision();
     source.math = store.math();
-    source.set(expressions, ProgramSource::Threads::kArena);
+    source.set(expressions);
     all.resize(source.expressions.size());
     std::iota(all.begin(), all.end(), 0U);
     for (std::size_t i = 0; i < source.parameterOffset(source.expressions.size()); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
-    graphs = graphsOf({source}, threads);
+    graphs = directGraphs({source}, threads);
   }
   std::size_t size() const { return all.size(); }
 
@@ -169,7 +169,7 @@ struct Probes {
   ProgramSource source;
   std::vector<std::uint32_t> all;
   std::vector<double> parameters;
-  ProgramGraphs graphs;
+  Graphs graphs;
 };
 
 /// Of engines whose numbers are T.

@@ -28,7 +28,7 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       arena_(arena),
       jobs_(threads),
       costs_(cache, costsName(queue_->cuda->limits(), *store_), typicalCosts(store_->precision(), store_->math()),
-             jobs_),
+             [this](std::function<void()> task) { jobs_.post(std::move(task)); }),
       self_test_(queue_, store_, cache, threads) {}
 
 ExpectedWork TierSelection::workOf(std::size_t expressions, std::size_t tokens, std::size_t rows,
@@ -77,14 +77,11 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
   };
   const ExpectedWork announced = workOf(*state.source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
-  if (first == CodeKind::kDirect) {
-    ProgramGraphs made = graphs(source);
-    record(made.failures, made.nodes, made.seconds);
-    program->setGraphs(std::move(made));
-  } else if (first == CodeKind::kCompiled) {
-    KernelPlan plan = arena_.execute([&] { return planOf(source, allOf(*state.source), jobs_.isShutDown()); });
-    record(plan.failures, plan.nodes, plan.seconds_passes);
-    program->setPlan(std::move(plan));
+  if (first != CodeKind::kInterpreted) {
+    const std::vector<std::uint32_t> all = allOf(*state.source);
+    Graphs graphs = arena_.execute([&] { return graphsFor(first, source, all, jobs_.isShutDown()); });
+    record(graphs.failures, graphs.nodes, graphs.seconds);
+    program->setGraphs(first, std::move(graphs));
   } else {
     prepareFrontEnd(*state.source);
     const Code code = interpreted(source);
@@ -108,7 +105,7 @@ void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code
                             : code.direct    ? std::pair(CodeKind::kDirect, &DeviceCosts::direct)
                                              : std::pair(CodeKind::kCompiled, &DeviceCosts::compiled);
   program.recordSecondsPerRow(kind, seconds / static_cast<double>(rows));
-  costs_.recordRunTime(cost, node_rows, seconds);
+  costs_.addRun(cost, node_rows, seconds);
 }
 
 /// One call of codeFor().
@@ -157,7 +154,7 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
   Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
   TierFacts& facts = query.facts;
   facts.work = workOf(*state.source, rows, is_evaluated ? program.countEvaluation() : 0);
-  facts.has_direct_graphs = program.graphs() != nullptr;
+  facts.has_direct_graphs = program.graphs(CodeKind::kDirect) != nullptr;
   if (tier == Tier::kAuto || tier == Tier::kDirect) {
     std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
     facts.layout_suits_direct = !refusal;

@@ -9,10 +9,10 @@
 
 #include <tbb/task_arena.h>
 
+#include "runtime/code/calibration.h"
 #include "runtime/code/kernel_store.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/gpu/queue.h"
-#include "runtime/tiers/cost_recorder.h"
 #include "runtime/tiers/device_program.h"
 #include "runtime/tiers/direct_self_test.h"
 #include "runtime/tiers/jobs.h"
@@ -72,14 +72,13 @@ class TierSelection {
   CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
   void prepareFrontEnd(const ProgramSource& source);
   Code interpreted(const GraphSource& source) const;
-  ProgramGraphs graphs(const GraphSource& source) const;
-  KernelPlan planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                    const std::atomic<bool>& cancelled) const;
+  Graphs graphsFor(CodeKind code, const GraphSource& source, std::span<const std::uint32_t> chosen,
+                   const std::atomic<bool>& cancelled) const;
   Result<Code> make(CodeKind code, const GraphSource& source, const DeviceProgram* program, const KernelKind& kind,
                     std::size_t rows, const std::atomic<bool>& cancelled);
-  Code direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
+  Code direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled);
-  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* graphs,
                 const KernelKind& kind, const std::atomic<bool>& cancelled);
 
   std::shared_ptr<DeviceQueue> queue_;
@@ -87,7 +86,7 @@ class TierSelection {
   unsigned threads_;
   tbb::task_arena& arena_;
   JobQueue jobs_;
-  CostRecorder costs_;
+  Calibration costs_;
   DirectSelfTest self_test_;
   std::atomic<bool> has_had_population_for_device_ = false, asked_for_front_end_ = false;
 };

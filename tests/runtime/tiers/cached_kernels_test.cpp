@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/runtime/cache/images.h"
