@@ -12,24 +12,21 @@
 
 namespace srjit::fit {
 
-/// The Levenberg-Marquardt method with variable projection, as a state machine: whoever has the data evaluates the sums
-/// of a trial, and this says which parameters are next. Each pass over the data is one trial, for linear and nonlinear
-/// parameters together.
+/// The Levenberg-Marquardt method with variable projection, as a state machine: the owner of the data evaluates the
+/// sums of a trial, and take() gives the next parameters. One pass over the data is one trial of all parameters.
 ///
-/// - Only the parameters that do not enter linearly are damped (D. W. Marquardt, SIAM J. 11(2), 1963). So a step is a
-///   damped one of Golub's and Pereyra's projected loss (SIAM J. Numer. Anal. 10(2), 1973), in the approximation of L.
-///   Kaufman (BIT 15, 1975), where linear parameters follow to first order (algorithm 3 of A. Ruhe, P. A. Wedin, SIAM
-///   Rev. 22(3), 1980).
-/// - Trials are compared by that loss: what the best linear parameters would give, which the sums tell without a pass.
-///   Where these are far from it, they are evaluated before the trial counts: the sums are too inexact otherwise, and
-///   the derivatives of the next step would be those of other parameters.
+/// - Only nonlinear parameters are damped (D. W. Marquardt, SIAM J. 11(2), 1963). So a step is a damped one of Golub's
+///   and Pereyra's projected loss (SIAM J. Numer. Anal. 10(2), 1973), in the approximation of L. Kaufman (BIT 15,
+///   1975), where linear parameters follow to first order (algorithm 3 of A. Ruhe, P. A. Wedin, SIAM Rev. 22(3), 1980).
+/// - Trials are compared by that loss, of the best linear parameters, which the sums tell without a pass. If the
+/// trial's
+///   are far from the best, these are evaluated before the trial counts: its sums and derivatives are too inexact.
 /// - The damping is that of H. B. Nielsen (report IMM-REP-1999-05, DTU), scaled by the largest squared columns of the
 ///   projected J so far (Moré 1978). As long as no step was accepted, a rejected one is shortened to where the parabola
 ///   through both losses is least, as in MINPACK. A step changes no damped parameter by more than three times
 ///   itself, unless it is 0.
-/// - Parameters whose columns are combinations of those of linear parameters get no step; those whose columns are
-///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
-///   such (G. Kronberger, arXiv 2209.00942).
+/// - Genetic programming makes many redundant parameters (G. Kronberger, arXiv 2209.00942). Those whose columns are
+///   combinations of linear parameters' get no step; others share the step of their combination (ScaledCholesky).
 /// - A fit ends before the pass that would only confirm it. If no step lowers the loss, the fit has converged, too, if
 ///   an undamped step would lower it by no more than rounding may.
 /// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: with some of f's

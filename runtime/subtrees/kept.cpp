@@ -382,7 +382,7 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
   }
   const std::lock_guard lock(mutex_);
   staged_ = rates.tier == Tier::kInterpret;
-  for (const Counted& c : counted) sightings_.push_back({graph.key(c.id), c.use});
+  for (const Counted& c : counted) sightings_.emplace_back(graph.key(c.id), c.use);
 }
 
 // Whether the caller is the first to reach a wanted subtree.

@@ -16,6 +16,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ir/expression.h"
@@ -120,10 +121,6 @@ class ProgramSubtrees final : public GraphFilter {
 
  private:
   friend class KeptSubtrees;
-  struct Sighting {
-    SubtreeKey key;
-    SubtreeUse use;
-  };
   struct Rates;
 
   std::vector<std::uint32_t> readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates);
@@ -140,7 +137,7 @@ class ProgramSubtrees final : public GraphFilter {
   bool counting_ = true;
 
   std::mutex mutex_;  ///< of what follows
-  std::vector<Sighting> sightings_;
+  std::vector<std::pair<SubtreeKey, SubtreeUse>> sightings_;
   std::unordered_map<SubtreeKey, std::optional<Expression>, SubtreeKey::Hash> found_;  ///< of the wanted
   std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds per row, by values that were read
   double seconds_ = 0;                                              ///< per row, without kept subtrees
