@@ -35,18 +35,8 @@ Engine makeEngine(const std::string& device, const std::string& precision, const
 nb::dict cacheStatsOf(const Engine& engine) {
   const CacheStats stats = engine.cacheStats();
   nb::dict dict;
-  dict["memory_hits"] = stats.memory_hits;
-  dict["disk_hits"] = stats.disk_hits;
-  dict["misses"] = stats.misses;
-  dict["waits"] = stats.waits;
-  dict["memory_images"] = stats.memory_images;
-  dict["memory_bytes"] = stats.memory_bytes;
-  dict["disk_images"] = stats.disk_images;
-  dict["disk_bytes"] = stats.disk_bytes;
-  dict["evictions"] = stats.evictions;
-  dict["damaged"] = stats.damaged;
-  dict["compile_seconds"] = stats.compile_seconds;
-  dict["saved_seconds"] = stats.saved_seconds;
+#define SRJIT_CACHE_COUNTER(name) dict[#name] = stats.name;
+#include "runtime/platform/counters.def"
   dict["disk_fault"] = stats.disk_fault;
   return dict;
 }
@@ -87,30 +77,16 @@ CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& token
 }
 
 nb::dict statusOf(const CompiledTokens& compiled) {
-  const ProgramInfo& info = compiled.program.info();
-  const ProgramStatus status = compiled.program.status();
+  const struct {
+    const ProgramInfo& info;
+    const ProgramStatus status;
+  } of{compiled.program.info(), compiled.program.status()};
   nb::dict dict;
-  dict["tier"] = nameOf(status.tier);
-  dict["requested_tier"] = nameOf(info.tier);
-  dict["nodes_before"] = info.nodes_before;
-  dict["nodes_after"] = info.nodes_after;
-  dict["seconds_passes"] = info.seconds_passes;
-  dict["seconds_codegen"] = info.seconds_codegen;
-  dict["subtrees_read"] = info.subtrees_read;
-  dict["nodes_spared"] = info.nodes_spared;
-  dict["recurring"] = info.recurring;
-  dict["encoded_on_device"] = info.encoded_on_device;
-  dict["compiling"] = status.compiling;
-  dict["compiled"] = status.compiled;
-  dict["evaluations"] = status.evaluations;
-  dict["served_interpreted"] = status.served.interpreted;
-  dict["served_direct"] = status.served.direct;
-  dict["served_compiled"] = status.served.compiled;
-  dict["seconds_compiling"] = status.seconds_compiling;
-  dict["seconds_reading"] = status.seconds_reading;
-  dict["seconds_loading"] = status.seconds_loading;
-  dict["device_seconds"] = status.device_seconds;
-  dict["error"] = status.error ? errorObject(*status.error) : nb::none();
+  dict["tier"] = nameOf(of.status.tier);
+  dict["requested_tier"] = nameOf(of.info.tier);
+#define SRJIT_PROGRAM_COUNTER(name, member, of_several) dict[#name] = of.member;
+#include "runtime/platform/counters.def"
+  dict["error"] = of.status.error ? errorObject(*of.status.error) : nb::none();
   return dict;
 }
 

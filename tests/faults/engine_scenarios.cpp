@@ -359,7 +359,7 @@ Calls texts(World&) {
     }
     const Expression simple = tried([&] { return simplify(*read); });
     outcome.numbers.push_back(static_cast<double>(simple.tokens().size()));
-    const Result<Pipeline> passes = tried([] { return Pipeline::parse("fold,simplify,fma", Math::kPrecise); });
+    const Result<Pipeline> passes = tried([] { return Pipeline::parse("simplify,fma", Math::kPrecise); });
     if (outcome.isThere(passes)) outcome.numbers.push_back(1);
     return outcome;
   };

@@ -8,7 +8,7 @@
 
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
-#include "passes/expression_optimizer.h"
+#include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/fuzz/harness/graph_input.h"

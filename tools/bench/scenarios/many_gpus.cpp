@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tests/generators/token_arrays.h"
 #include "tools/bench/work.h"
 
