@@ -49,18 +49,37 @@ echo "## names of Python"
 python3 -B - <<'PYTHON'
 import ast, pathlib
 
-for path in sorted(pathlib.Path("python/srjit").rglob("*.py")):
-    module = ".".join(path.with_suffix("").parts[1:])
-    if any(part.startswith("_") and part != "__init__" for part in path.with_suffix("").parts):
+trees = {path.with_suffix("").parts[1:]: ast.parse(path.read_text()) for path in pathlib.Path("python/srjit").rglob("*.py")}
+
+def signature(name, function):
+    for argument in ast.walk(function.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    return f"{name}({ast.unparse(function.args)})"
+
+def members(module, node):
+    """Those of a class and of its bases in the package, by name."""
+    found = {}
+    for base in node.bases:
+        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        home = (module[0], base.value.id) if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) else module
+        for other in trees[home].body if home in trees else ():
+            if isinstance(other, ast.ClassDef) and other.name == name:
+                found |= members(home, other)
+    return found | {member.name: member for member in node.body if isinstance(member, ast.FunctionDef)}
+
+for module, tree in sorted(trees.items()):
+    if any(part.startswith("_") and part != "__init__" for part in module):
         continue
-    for node in ast.parse(path.read_text()).body:
+    for node in tree.body:
+        name = ".".join((*module, getattr(node, "name", "")))
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            print(f"{module}.{node.name}({ast.unparse(node.args)})")
+            print(signature(name, node))
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            print(f"{module}.{node.name}")
-            for member in node.body:
-                if isinstance(member, ast.FunctionDef) and (not member.name.startswith("_") or member.name == "__init__"):
-                    print(f"{module}.{node.name}.{member.name}({ast.unparse(member.args)})")
+            print(name)
+            for member, function in sorted(members(module, node).items()):
+                if not member.startswith("_") or member == "__init__":
+                    print(signature(f"{name}.{member}", function))
         elif isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets):
-            print(f"{module}.__all__ = {ast.unparse(node.value)}")
+            print(f"{name}__all__ = {ast.unparse(node.value)}")
 PYTHON

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "ir/error.h"
@@ -12,6 +13,10 @@ namespace srjit {
 struct BenchFailure {
   Error error;
 };
+
+[[noreturn]] inline void failBench(Errc code, std::string message) {
+  throw BenchFailure{{code, std::move(message), {}}};
+}
 
 /// The value; throws BenchFailure for an error.
 template <class T>

@@ -225,8 +225,7 @@ Series timeSeries(const Bench& bench, const Engine& engine, const Program& progr
 void requireSameBits(std::span<const double> numbers, std::span<const double> expected, const std::string& what) {
   for (std::size_t e = 0; e < expected.size(); ++e) {
     if (sameBits(numbers[e], expected[e])) continue;
-    throw BenchFailure{
-        {Errc::kMachine, fmt::format("{}: number {} is {} instead of {}", what, e, numbers[e], expected[e]), {}}};
+    failBench(Errc::kMachine, fmt::format("{}: number {} is {} instead of {}", what, e, numbers[e], expected[e]));
   }
 }
 

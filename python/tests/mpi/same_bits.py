@@ -89,6 +89,8 @@ def search(engine):
     # Several calls in flight, taken in another order, one of them not at all; arrays are copied.
     program, single = engine.compile(TEXTS), one.compile(TEXTS)
     numbers = [np.full(program.parameter_count, value) for value in (0.5, 1.0, 1.5, 2.0)]
+    engine.prepare(program, data)
+    engine.prepare(program, data, "mse", nan="skip")
     pending = [engine.submit_loss(program, data, vector) for vector in numbers]
     expected = [one.loss(single, its_data, vector) for vector in numbers]
     for vector in numbers:

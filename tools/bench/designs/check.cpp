@@ -50,9 +50,8 @@ Sample draw(Random& random, std::span<const Expression> expressions, const Bench
             std::span<const double> parameters, std::size_t count) {
   const std::vector<std::uint32_t> offsets = parameterOffsets(expressions);
   if (parameters.size() != offsets.back()) {
-    throw BenchFailure{{Errc::kInvalid,
-                        fmt::format("{} parameters for expressions that have {}", parameters.size(), offsets.back()),
-                        {}}};
+    failBench(Errc::kInvalid,
+              fmt::format("{} parameters for expressions that have {}", parameters.size(), offsets.back()));
   }
   const auto own = [&](std::size_t e) { return parameters.subspan(offsets[e], offsets[e + 1] - offsets[e]); };
   count = std::min(count, expressions.size());
@@ -72,8 +71,6 @@ Sample draw(Random& random, std::span<const Expression> expressions, const Bench
   return sample;
 }
 
-[[noreturn]] void fail(std::string message) { throw BenchFailure{{Errc::kMachine, std::move(message), {}}}; }
-
 void checkRow(const Expression& expression, std::size_t number, std::size_t row, const BenchData& data,
               std::span<const double> parameters, double got, BaselineAgreement& agreement) {
   std::vector<double> variables;
@@ -84,8 +81,10 @@ void checkRow(const Expression& expression, std::size_t number, std::size_t row,
   ++agreement.promised;
   const bool same = got == bound.value || (std::isnan(got) && std::isnan(bound.value));
   if (same || std::fabs(got - bound.value) <= bound.error) return;
-  fail(fmt::format("the baseline predicts {} for expression {} in row {}, but the reference is {} with a bound of {}",
-                   got, number, row, bound.value, bound.error));
+  failBench(
+      Errc::kMachine,
+      fmt::format("the baseline predicts {} for expression {} in row {}, but the reference is {} with a bound of {}",
+                  got, number, row, bound.value, bound.error));
 }
 
 void checkSum(double got, std::span<const float> predictions, std::size_t number, const BenchData& data,
@@ -99,8 +98,10 @@ void checkSum(double got, std::span<const float> predictions, std::size_t number
   if (!(sum < 1e36)) return;
   ++agreement.sums;
   if (std::fabs(got - sum) <= kSumTolerance * sum) return;
-  fail(fmt::format("the baseline gives {} as the sum of squared errors of expression {}, but its predictions give {}",
-                   got, number, sum));
+  failBench(
+      Errc::kMachine,
+      fmt::format("the baseline gives {} as the sum of squared errors of expression {}, but its predictions give {}",
+                  got, number, sum));
 }
 
 }  // namespace
@@ -111,8 +112,7 @@ std::string BaselineAgreement::text() const {
 
 void checkStepSize(std::size_t got, std::size_t expected, const char* what) {
   if (got == expected) return;
-  throw BenchFailure{
-      {Errc::kInvalid, fmt::format("{} {} for a baseline that was prepared for {}", got, what, expected), {}}};
+  failBench(Errc::kInvalid, fmt::format("{} {} for a baseline that was prepared for {}", got, what, expected));
 }
 
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BenchData& data,
@@ -145,8 +145,9 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
   };
   if (isBelow(agreement.promised, kLeastPromised, agreement.compared) ||
       isBelow(agreement.sums, kLeastSums, sample.expressions.size())) {
-    fail(fmt::format("too little could be compared to show anything: {} of {} predictions, {} of {} sums",
-                     agreement.promised, agreement.compared, agreement.sums, sample.expressions.size()));
+    failBench(Errc::kMachine,
+              fmt::format("too little could be compared to show anything: {} of {} predictions, {} of {} sums",
+                          agreement.promised, agreement.compared, agreement.sums, sample.expressions.size()));
   }
   return agreement;
 }
@@ -178,12 +179,13 @@ SumAgreement compareSums(std::span<const double> sums, std::span<const double> e
   const auto isAllowed = [](std::size_t count, std::size_t all) {
     return static_cast<double>(count) <= 1 + kDiffering * static_cast<double>(all);
   };
-  if (agreement.finite == 0) fail(fmt::format("none of sr-jit's {} sums can be compared", expected.size()));
+  if (agreement.finite == 0)
+    failBench(Errc::kMachine, fmt::format("none of sr-jit's {} sums can be compared", expected.size()));
   if (isAllowed(differing[1], agreement.finite) && isAllowed(differing[0], expected.size() - agreement.finite)) {
     return agreement;
   }
-  fail(fmt::format("{}; the first that differs is expression {}: {} instead of {}", agreement.text(), *wrong,
-                   sums[*wrong], expected[*wrong]));
+  failBench(Errc::kMachine, fmt::format("{}; the first that differs is expression {}: {} instead of {}",
+                                        agreement.text(), *wrong, sums[*wrong], expected[*wrong]));
 }
 
 }  // namespace srjit

@@ -30,8 +30,7 @@ std::span<const LibraryFunction> allLibraryFunctions() noexcept { return kLibrar
 std::size_t baselineOpNumber(Op op) {
   const auto* const row = std::ranges::find(kBaselineOps, op, &BaselineOp::op);
   if (row != std::end(kBaselineOps)) return static_cast<std::size_t>(row - std::begin(kBaselineOps));
-  throw BenchFailure{
-      {Errc::kUnsupported, fmt::format("operator {}, which the baselines do not have", infoOf(op).name), {}}};
+  failBench(Errc::kUnsupported, fmt::format("operator {}, which the baselines do not have", infoOf(op).name));
 }
 
 std::string fillBaselineOp(const char* cell, std::string_view x, std::string_view y, std::string_view r) {

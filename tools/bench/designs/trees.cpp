@@ -58,8 +58,6 @@ constexpr const char* kTreeStore =
 }
 )";
 
-[[noreturn]] void refuse(std::string message) { throw BenchFailure{{Errc::kUnsupported, std::move(message), {}}}; }
-
 /// Fills the rows of trees. Made anew for each thread.
 class TreeWriter {
  public:
@@ -120,8 +118,9 @@ class TreeWriter {
       const std::int16_t type = arrays_.types[node - 1];
       if (type == TreeArrays::kBinary) --height;
       if (type < TreeArrays::kUnary && ++height > kStackEntries) {
-        refuse(fmt::format("a tree needs a stack of more than {} values, which is what the baseline's has",
-                           kStackEntries));
+        failBench(Errc::kUnsupported,
+                  fmt::format("a tree needs a stack of more than {} values, which is what the baseline's has",
+                              kStackEntries));
       }
     }
   }
@@ -169,10 +168,11 @@ class TreeBaseline final : public DeviceBaseline {
 
 void fillTreeArrays(std::span<const Expression> expressions, TreeArrays& arrays) {
   const std::vector<std::uint32_t> offsets = parameterOffsets(expressions);
-  if (offsets.back() > kMostNumbers) refuse(fmt::format("{} parameters in one population", offsets.back()));
+  if (offsets.back() > kMostNumbers)
+    failBench(Errc::kUnsupported, fmt::format("{} parameters in one population", offsets.back()));
   arrays.length = 0;
   for (const Expression& expression : expressions) arrays.length = std::max(arrays.length, expression.size());
-  if (arrays.length > kTreeNodes) refuse(fmt::format("a tree of {} nodes", arrays.length));
+  if (arrays.length > kTreeNodes) failBench(Errc::kUnsupported, fmt::format("a tree of {} nodes", arrays.length));
   const std::size_t nodes = expressions.size() * arrays.length;
   arrays.values.resize(nodes);
   arrays.types.resize(nodes);

@@ -20,8 +20,6 @@ constexpr std::size_t kApplications = 16;  // in a sum
 constexpr std::size_t kSums = 4;           // expressions: enough work to hide the launch
 constexpr std::size_t kLibraryRuns = 200;
 
-[[noreturn]] void failFunction(std::string message) { throw BenchFailure{{Errc::kMachine, std::move(message), {}}}; }
-
 /// Columns in the operands' ranges, whose widths are multiplied by `part`.
 BenchData operandsOf(const LibraryFunction& function, std::size_t rows, double part) {
   BenchData data = randomData(2, rows);
@@ -90,7 +88,8 @@ void onGpu(const Bench& bench, const Engine& engine, const LibraryFunction& func
     for (std::size_t e = 0; has_library && e < kSums; ++e) {
       // Results differ by a few units in the last place, even beside a pole, and sums by the order of additions.
       if (std::fabs(own.values[e] - expected[e]) <= 1e-3 * expected[e]) continue;
-      failFunction(fmt::format("a sum of squared errors is {}, with CUDA's function {}", own.values[e], expected[e]));
+      failBench(Errc::kMachine,
+                fmt::format("a sum of squared errors is {}, with CUDA's function {}", own.values[e], expected[e]));
     }
     std::vector<double> times = timeSeries(bench, engine, program, uploaded, 15, 0.1).device;
     for (double& seconds : times) seconds /= values;
@@ -143,7 +142,7 @@ void onProcessor(const Bench& bench, const LibraryFunction& function, std::size_
   const T tolerance = 16 * std::numeric_limits<T>::epsilon();
   for (std::size_t i = 0; i < rows; ++i) {
     if (std::fabs(own[i] - library[i]) <= tolerance * std::max(T(1), std::fabs(own[i]))) continue;
-    failFunction(fmt::format("{} is {}, with libmvec {}", infoOf(function.op).name, own[i], library[i]));
+    failBench(Errc::kMachine, fmt::format("{} is {}, with libmvec {}", infoOf(function.op).name, own[i], library[i]));
   }
   const Subject subject = {fmt::format("{} precise, {}, one thread", nameOf(precision), infoOf(function.op).name),
                            {{"function", infoOf(function.op).name}, {"precision", nameOf(precision)}}};

@@ -93,7 +93,7 @@ ManyRun runOn(const Bench& bench, const ManyWork& work, const std::string& devic
   measure("losses in one call", [&] { return must(engine.loss(arrays.view(), data, parameters)).values; });
   measure("fits", [&] { return must(engine.fit(fitted, data, starts, {.iterations = kFitPasses})).parameters; });
   if (const std::vector<std::string> notices = engine.notices(); !notices.empty()) {
-    throw BenchFailure{{Errc::kMachine, notices.front(), {}}};
+    failBench(Errc::kMachine, notices.front());
   }
   return run;
 }

@@ -47,7 +47,7 @@ void benchLanguage(const Bench& bench, std::span<const Expression> expressions, 
   bench.add(subject, "printing", "expressions/s", rates([&] {
               for (const Expression& e : expressions) bytes += print(e, language).size();
             }));
-  if (tokens == 0 || bytes == 0) throw BenchFailure{{Errc::kMachine, "nothing was parsed or printed", {}}};
+  if (tokens == 0 || bytes == 0) failBench(Errc::kMachine, "nothing was parsed or printed");
 }
 
 /// Postfix text of a large population, to expressions that are kept and to tokens in one array.

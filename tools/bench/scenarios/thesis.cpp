@@ -30,11 +30,9 @@ BenchData thesisData(const Bench& bench, std::size_t rows) {
   if (bench.data_file.empty()) return positiveData(2, rows);
   const DataTable table = must(readData(bench.data_file));
   if (table.columns.size() != 3) {
-    throw BenchFailure{
-        {Errc::kInvalid,
-         fmt::format("{} has {} columns; this scenario takes two variables and the target, in this order",
-                     bench.data_file, table.columns.size()),
-         {}}};
+    failBench(Errc::kInvalid,
+              fmt::format("{} has {} columns; this scenario takes two variables and the target, in this order",
+                          bench.data_file, table.columns.size()));
   }
   BenchData data;
   for (const auto& column : table.columns) data.columns.emplace_back(column.begin(), column.end());
