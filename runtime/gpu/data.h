@@ -73,13 +73,13 @@ class DeviceData final : public Residence {
                                                         const Dataset::State& from, const Selection& selection,
                                                         std::size_t budget, std::size_t spare_bytes);
 
-  /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
+  /// Whether work of this queue may use it. Streamed rows go through the buffers of one engine's queue.
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
   bool isStrided() const noexcept { return strided_; }
   /// The strides that stage() gives, and the addresses of resident data.
   const DeviceRows& layout() const noexcept { return all_; }
-  /// Whether the target, and weights if there are any, are the columns behind `columns` others.
+  /// Whether the target, and weights if any, are the columns behind `columns` others.
   bool hasTargetBehind(std::size_t columns) const noexcept;
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
