@@ -119,6 +119,9 @@ class FakeDriver {
   std::vector<std::string> takeProblems();
 
  private:
+  struct Locked;
+  Locked locked() const;
+
   std::unique_ptr<FakeState> state_;
 };
 
