@@ -304,7 +304,7 @@ class ProgramEncoder {
 
   Status encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                           EncodedChunk& chunk) const {
-    const ExpressionGraph graph = graphOf(tokens, worker);
+    const ExpressionGraph graph = worker.optimizer.run(tokens, 0, source_.derivation);
     chunk.nodes += graph.members.size();
     for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
     EncodeOptions options = encodeOptions(chunk);
@@ -315,12 +315,6 @@ class ProgramEncoder {
     if (!fault.isNone()) return statusOf(fault, table_, options);
     for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
     return okStatus();
-  }
-
-  ExpressionGraph graphOf(const ExpressionView& tokens, EncodeWorker& worker) const {
-    if (source_.derivation) return worker.derived.run(tokens, 0, *source_.derivation);
-    worker.optimizer.run(tokens, 0);
-    return worker.optimizer.graph();
   }
 
   // The program of an equal expression of the generation before.
