@@ -308,9 +308,7 @@ void FakeDriver::failKernel(std::size_t n, CUresult code) {
   state->kernel_code = code;
 }
 
-void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) {
-  locked()->before_kernel = std::move(before);
-}
+void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) { locked()->before_kernel = std::move(before); }
 
 void FakeDriver::beforeCalls(std::string_view entry, std::function<void(int)> before) {
   const Locked state = locked();
