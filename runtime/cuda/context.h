@@ -35,7 +35,7 @@ class CudaFailure : public ErrorException {
 /// an illegal memory access was encountered".
 void check(const Driver& driver, CUresult code, std::string_view what);
 
-/// What is known of a device.
+/// The facts of a device.
 struct DeviceLimits {
   int ordinal = 0;
   std::string name;  ///< "NVIDIA H200"
@@ -59,8 +59,8 @@ struct DeviceLimits {
 /// The devices of this machine, in the driver's order; none is not an error. No context is made. Errors: the driver's.
 Result<std::vector<DeviceLimits>> listDevices(const Driver& driver);
 
-/// A device with its primary context, which is retained, and a memory pool of our own, which keeps what was freed for
-/// the next allocation. Thread-safe.
+/// A device with its primary context, which is retained, and a memory pool of our own, which keeps freed memory for the
+/// next allocation. Thread-safe.
 class Cuda {
  public:
   /// Errors: kMachine "device cuda:3, but this machine has 1 device", the driver's failures, or kUnsupported for a
@@ -86,10 +86,10 @@ class Cuda {
   /// `reclaim` frees memory, of the device and pinned, that is only kept for later use, and waits until that is done.
   /// It is called, on any thread, when memory is short, before what needs it is tried again.
   void setReclaim(std::function<void()> reclaim) const;
-  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees everything
-  /// that is only kept and calls it a second time: what setReclaim() names, what was freed in the order of the stream
-  /// `freed_in`, which is waited for, and what the pool keeps. Buffers, pinned memory, modules, kernels and graphs are
-  /// made through here; launches are not. Needs a current context. Errors of freeing are CudaFailures.
+  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees all memory
+  /// that is only kept and calls it a second time: setReclaim()'s, the pool's, and memory freed in the order of the
+  /// stream `freed_in`, which is waited for. Buffers, pinned memory, modules, kernels and graphs are made through here;
+  /// launches are not. Needs a current context. Errors of freeing are CudaFailures.
   template <class Call>
   CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
     const CUresult code = call();

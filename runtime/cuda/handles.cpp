@@ -27,7 +27,7 @@ void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   if (bytes == 0) return address;
   const CUresult code =
       cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); });
-  // No text before, for which there might be no memory, while nobody owns what was allocated.
+  // The text is made only after a failure: it may lack memory, and nobody would own the allocation yet.
   if (code != CUDA_SUCCESS) cuda.check(code, fmt::format("cuMemHostAlloc of {} bytes", bytes));
   return address;
 }

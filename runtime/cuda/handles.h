@@ -3,8 +3,8 @@
 //
 // Unless said otherwise, constructors and member functions need the device's context to be current on the calling
 // thread: hold a CurrentContext. Destructors and moves do not; they never throw, run on any thread, may run after the
-// device was lost, and free nothing in the child of a fork(). Objects are not thread-safe, except Cuda and what is said
-// to be.
+// device was lost, and free nothing in the child of a fork(). Objects are not thread-safe, except Cuda and functions
+// that say so.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ struct CopyEnd {
   CopyEnd(CUdeviceptr device, std::size_t bytes) : address(device), pitch(bytes), on_host(false) {}
   CopyEnd(const void* host, std::size_t bytes)
       : address(reinterpret_cast<CUdeviceptr>(host)), pitch(bytes), on_host(true) {}
-  /// The same, so many bytes behind.
+  /// The same end, `bytes` bytes later.
   CopyEnd operator+(std::size_t bytes) const noexcept {
     CopyEnd moved = *this;
     moved.address += bytes;
@@ -172,7 +172,7 @@ class Kernel {
   /// Facts of the loaded machine code; spills are counted only in stack_bytes.
   const KernelFacts& facts() const noexcept { return facts_; }
   std::size_t staticSharedBytes() const noexcept { return static_shared_bytes_; }
-  /// Permits launches with so much dynamic shared memory; nothing to do up to kFreeSharedBytes.
+  /// Permits launches with `bytes` of dynamic shared memory; does nothing up to kFreeSharedBytes.
   void allowSharedBytes(std::size_t bytes) const;
 
  private:

@@ -180,14 +180,15 @@ std::size_t DeviceData::chunkRows() const noexcept {
   return streamed_ == nullptr ? static_cast<std::size_t>(all_.rows) : streamed_->chunk_rows;
 }
 
-StagedRows DeviceData::stage(const QueueLock&, std::size_t first, std::size_t count) {
+void DeviceData::withRows(const QueueLock&, std::size_t first, std::size_t count,
+                          const std::function<void(const DeviceRows& rows)>& use) {
   DeviceRows part = all_;
   part.rows = count;
   if (streamed_ == nullptr) {
     part.columns += first * static_cast<std::size_t>(all_.row_stride) * element_;
     if (part.target != 0) part.target += first * element_;
     if (part.weights != 0) part.weights += first * element_;
-    return {*this, part, nullptr};
+    return use(part);
   }
   Streamed& s = *streamed_;
   s.current ^= 1;
@@ -201,22 +202,12 @@ StagedRows DeviceData::stage(const QueueLock&, std::size_t first, std::size_t co
   part.columns = buffer.memory.address();
   part.target += buffer.memory.address();
   part.weights += buffer.memory.address();
-  return {*this, part, &*buffer.used};
-}
-
-void StagedRows::release() {
-  if (used_ == nullptr) return;
-  data_.queue_->stream->record(*used_);
-  used_ = nullptr;
-}
-
-StagedRows::~StagedRows() {
-  if (used_ == nullptr) return;
-  const Stream& stream = *data_.queue_->stream;
   try {
-    stream.record(*used_);
-  } catch (const CudaFailure&) {
-    stream.settle();
+    use(part);
+    queue_->stream->record(*buffer.used);
+  } catch (...) {
+    queue_->stream->settle();
+    throw;
   }
 }
 

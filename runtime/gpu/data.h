@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "runtime/evaluation/dataset_state.h"
@@ -26,31 +27,6 @@ struct DeviceRows {
 /// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.
 inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
 
-class DeviceData;
-
-/// Rows that kernels may read. To be destroyed before the QueueLock that they were staged under.
-class [[nodiscard]] StagedRows {
- public:
-  StagedRows(const StagedRows&) = delete;
-  StagedRows& operator=(const StagedRows&) = delete;
-  /// As release(), but a failure makes it wait for the stream instead of throwing.
-  ~StagedRows();
-
-  const DeviceRows& rows() const noexcept { return rows_; }
-  /// To be called when all work that uses the rows was put on the queue's stream: the memory may get other rows after
-  /// that work. Throws CudaFailure.
-  void release();
-
- private:
-  friend class DeviceData;
-  StagedRows(DeviceData& data, const DeviceRows& rows, const Event* used) noexcept
-      : data_(data), rows_(rows), used_(used) {}
-
-  DeviceData& data_;
-  DeviceRows rows_;
-  const Event* used_;  ///< to be recorded; null for resident rows, and after release()
-};
-
 /// A data set on a device. Invariant: resident data are on the device as a whole; streamed data are in pinned memory of
 /// the host, and chunks of their rows alternate between two buffers of the device. Thread-safe. Throws CudaFailure.
 class DeviceData final : public Residence {
@@ -73,13 +49,13 @@ class DeviceData final : public Residence {
                                                         const Dataset::State& from, const Selection& selection,
                                                         std::size_t budget, std::size_t spare_bytes);
 
-  /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
+  /// Whether work of this queue may use it. Streamed rows go through the buffers of one engine's queue.
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
   bool isStrided() const noexcept { return strided_; }
-  /// The strides that stage() gives, and the addresses of resident data.
+  /// The strides of all rows, and the addresses of resident data.
   const DeviceRows& layout() const noexcept { return all_; }
-  /// Whether the target, and weights if there are any, are the columns behind `columns` others.
+  /// Whether the target, and weights if any, are the columns behind `columns` others.
   bool hasTargetBehind(std::size_t columns) const noexcept;
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
@@ -87,16 +63,16 @@ class DeviceData final : public Residence {
   const std::shared_ptr<Residence>& kept() const noexcept { return kept_; }
   void setKept(std::shared_ptr<Residence> kept) { kept_ = std::move(kept); }
   SubtreeStats subtrees() const override { return kept_ == nullptr ? SubtreeStats{} : kept_->subtrees(); }
-  /// The most rows that stage() takes at once.
+  /// The most rows that withRows() takes at once.
   std::size_t chunkRows() const noexcept;
 
-  /// Has rows first .. first + count on the device for work that is put on the queue's stream from now on. Streamed
-  /// rows are copied there, and the stream waits for the copy. `first` is a multiple of kChunkQuantum if streamed, of 4
-  /// otherwise.
-  StagedRows stage(const QueueLock&, std::size_t first, std::size_t count);
+  /// Calls `use` with rows first .. first + count, for work that it puts on the queue's stream. Streamed rows are
+  /// copied to the device, and the stream waits for the copy; their memory may get other rows after that work. `first`
+  /// is a multiple of kChunkQuantum if streamed, of 4 otherwise. If `use` throws, waits for the stream.
+  void withRows(const QueueLock&, std::size_t first, std::size_t count,
+                const std::function<void(const DeviceRows& rows)>& use);
 
  private:
-  friend class StagedRows;
   struct Streamed;
   DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision);
   /// False if the device has no room.

@@ -17,7 +17,7 @@ class PinnedPool {
  public:
   explicit PinnedPool(std::shared_ptr<const Cuda> cuda);
 
-  /// A buffer of at least so many bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
+  /// A buffer of at least `bytes` bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
   /// CudaFailure.
   std::shared_ptr<PinnedBuffer> take(std::size_t bytes) const;
   /// Frees idle memory.
@@ -54,8 +54,8 @@ struct DeviceQueue {
   std::shared_ptr<const Stream> stream;
   std::shared_ptr<const Stream> copies;     ///< of streamed rows
   std::shared_ptr<const Stream> downloads;  ///< of predictions
-  /// Of data and code, which are complete when the call that makes them returns. What is allocated here is kept by
-  /// evaluations until they are done.
+  /// Of data and code, which are complete when the call that makes them returns. Evaluations keep memory that is
+  /// allocated here until they are done.
   std::shared_ptr<const Stream> uploads;
   PinnedPool pinned;
 

@@ -11,13 +11,13 @@
 
 namespace srjit {
 
-/// The one used least recently goes first when they take more device memory than allowed. Thread-safe; what is dropped
-/// is destroyed outside of its lock.
+/// Drops the least recently used when they take more device memory than allowed. Thread-safe; dropped runs are
+/// destroyed outside of its lock.
 class IdleRuns {
  public:
   explicit IdleRuns(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// A run that fits this plan, if there is one.
+  /// A run that fits this plan; null if none does.
   std::unique_ptr<DeviceRun> take(const RunPlan& plan);
   /// Keeps it, whatever its size, and drops others until they fit. It is of no use once `owner` has expired.
   void keep(std::unique_ptr<DeviceRun> run, std::weak_ptr<const void> owner);

@@ -66,7 +66,7 @@ class GeometryChooser {
   }
 
   // Whether each warp of a block has programs of its own, although there are rows for several. Warps with the same
-  // program share the instructions that are fetched; the code of handlers of eight rows is too long for so many at
+  // program share the instructions that are fetched; the code of handlers of eight rows is too long for many at
   // once.
   bool runsAlone() const { return geometry_.row_warps == 1 && strips(geometry_.rows_per_thread) > 1; }
 
@@ -90,7 +90,7 @@ class GeometryChooser {
     return std::min(kWindow, toUnsigned(part / (std::size_t{kBlockWarps} * sharedTokenBytes(precision_)) - 2));
   }
 
-  // What was encoded fits with one team or with four.
+  // Encoded programs fit with one team or with four.
   void fitIntoBlock() {
     for (const unsigned row_warps : {kBlockWarps, 1u}) {
       if (bytes() <= limits_.shared_bytes_per_block) return;

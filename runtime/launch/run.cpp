@@ -238,13 +238,14 @@ void DeviceRun::settlingOnFailure(const Body& body) {
 template <class Body>
 void DeviceRun::inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body) {
   const std::size_t first = chunk * memory_.chunkRows();
-  StagedRows staged = deviceDataOf(data).stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
-  timed_ = chunk + 1;
-  if (chunk == 0) noteClocks(lock);
-  queue_.stream->record(times_[chunk].first);
-  body(staged.rows());
-  queue_.stream->record(times_[chunk].second);
-  staged.release();
+  const std::size_t count = std::min(memory_.chunkRows(), memory_.rows() - first);
+  deviceDataOf(data).withRows(lock, first, count, [&](const DeviceRows& rows) {
+    timed_ = chunk + 1;
+    if (chunk == 0) noteClocks(lock);
+    queue_.stream->record(times_[chunk].first);
+    body(rows);
+    queue_.stream->record(times_[chunk].second);
+  });
 }
 
 double DeviceRun::kernelSeconds() const {

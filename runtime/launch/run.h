@@ -37,7 +37,7 @@ class DeviceRun {
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns. Here and in evaluate(), the
-  /// deadline is looked at before each chunk of rows; if it is over, this waits for what was launched and throws an
+  /// deadline is checked before each chunk of rows; once it is over, this waits for launched work and throws an
   /// ErrorException (kLimit).
   void submitLoss(const Dataset::State& data, std::span<const double> parameters, const Deadline& deadline = {});
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
@@ -45,13 +45,13 @@ class DeviceRun {
   bool ready();
   void wait();
   /// Losses as large as they will be, with all rows valid. To be taken while the device computes, since fresh memory
-  /// takes longer than what is written there. Throws std::bad_alloc.
+  /// takes longer than the writing. Throws std::bad_alloc.
   Losses emptyLosses() const;
   /// After submitLoss() and wait(): writes the values into what emptyLosses() of this run gave; in parallel on the
   /// thread's arena.
   void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
   /// Instead: the sums of all outputs where the device has written them, for the caller to change; valid until the next
-  /// submitLoss(). For a plan of which no row is left out.
+  /// submitLoss(). For a plan that leaves out no row.
   std::span<double> totals();
 
   /// Predictions of expression e at e * rows of `out`, whose pitch is that; waits. Copies in parallel on the thread's

@@ -49,7 +49,7 @@ struct RunPlan {
   }
 };
 
-/// Large predictions are made in so many chunks of rows, so that making and copying them overlap.
+/// The number of chunks of rows that large predictions are made in, so that making and copying them overlap.
 inline constexpr std::size_t kPredictionChunks = 8;
 
 /// Buffers of the device and pinned memory of the host. Invariant: the buffers hold all that kernels write for chunks
@@ -59,7 +59,7 @@ class RunMemory {
   /// Of the device, for the predictions of one chunk, and the event to record after the kernels that fill it.
   using PredictionBuffer = std::pair<DeviceBuffer, Event>;
 
-  /// Takes memory, for chunks of rows that shrink until they fit into the budget and into what is free. Needs a current
+  /// Takes memory, for chunks of rows that shrink until they fit into the budget and into free memory. Needs a current
   /// context. Throws CudaFailure, with CUDA_ERROR_OUT_OF_MEMORY if the smallest chunks do not fit.
   RunMemory(const RunPlan& plan, const Dataset::State& data, std::size_t budget);
 

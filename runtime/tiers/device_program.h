@@ -52,14 +52,14 @@ class DeviceProgram final : public ProgramCode {
   std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
   ProgramStatus status() const override;
 
-  /// Counts an evaluation. Returns how many are expected from now on, this one included: what is left of those that the
+  /// Counts an evaluation. Returns the number expected from now on, this one included: the rest of those that the
   /// caller has announced, or as many as there were, whichever is more.
   double countEvaluation();
 
   /// Records what evaluates the expressions of the evaluation that begins now, on this device. A change is traced.
   void setServed(const ServedExpressions& served, std::string_view device);
   void setDeviceSeconds(double seconds);
-  /// Records a loss over all rows that took so many seconds of the device per row by `code`, which is of one kind.
+  /// Records the seconds of the device per row that a loss over all rows took by `code`.
   void recordSecondsPerRow(CodeKind code, double seconds);
   /// Whether direct code's best time was longer than the interpreter's; false unless both have been recorded.
   bool directWasSlower() const;

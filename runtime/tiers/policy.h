@@ -27,7 +27,7 @@ enum class CodeState {
   kFailed,  ///< could not be made
 };
 
-/// What is known of the direct tier's self-test on a device.
+/// The result of the direct tier's self-test on a device.
 enum class SelfTestState { kOpen, kPassed, kFailed };
 
 /// Seconds that the self-test takes where its interpreter must be compiled first.
@@ -63,7 +63,7 @@ double secondsOf(CodeKind first, const DeviceCosts& costs, const ExpectedWork& w
 /// one part adds to the longer; but each part has fixed costs, kPartSeconds.
 std::size_t bestParts(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work);
 
-/// What is known when an evaluation begins.
+/// The facts when an evaluation begins.
 struct TierFacts {
   Tier tier = Tier::kAuto;
   DeviceCosts costs = kTypicalCosts;

@@ -35,7 +35,7 @@ enum class Memory {
 /// The number of the device under test, cuda:N; 0 of others.
 int deviceOrdinal();
 
-/// Why no GPU can be tested; empty if there is one.
+/// Why no GPU can be tested; empty if one can.
 const std::string& gpuFault();
 
 /// One engine per mode and memory, until the end of all tests. Thread-safe.

@@ -1,4 +1,4 @@
-// One engine, many threads, and other processes on the same file of kernels: the bits are those of one thread alone.
+// One engine, many threads, and other processes on the same file of kernels: the bits are those of a single thread.
 // SRJIT_TRAFFIC_SECONDS is how long each mode takes (default 2).
 #include "tests/generators/traffic.h"
 #include "tests/gpu/machine.h"

@@ -36,7 +36,7 @@ struct FakeMachine {
   std::size_t population_parts = 0;  ///< EngineParts::population_parts
 };
 
-/// Arithmetic alone, which has the same bits on every device in strict mode.
+/// Only arithmetic, which has the same bits on every device in strict mode.
 inline std::vector<Op> arithmeticOps() { return {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kAbs}; }
 
 inline Workload arithmeticWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, Precision precision,

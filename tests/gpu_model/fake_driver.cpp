@@ -270,13 +270,20 @@ CUresult FakeEntries::cuCtxGetCurrent(CUcontext* context) {
                           [&](FakeState& state) { *context = reinterpret_cast<CUcontext>(state.current()); });
 }
 
+/// The state, and its lock.
+struct FakeDriver::Locked {
+  std::unique_lock<std::mutex> lock;
+  FakeState* state;
+
+  FakeState* operator->() const { return state; }
+};
+
+FakeDriver::Locked FakeDriver::locked() const { return {std::unique_lock(state_->mutex), state_.get()}; }
+
 FakeDriver::FakeDriver(FakeOptions options) : state_(std::make_unique<FakeState>(std::move(options))) {}
 
 FakeDriver::~FakeDriver() {
-  {
-    const std::scoped_lock lock(state_->mutex);
-    state_->reportLeaks(nullptr);
-  }
+  locked()->reportLeaks(nullptr);
   for (const std::string& problem : takeProblems()) ADD_FAILURE() << "FakeDriver: " << problem;
 }
 
@@ -292,118 +299,82 @@ Result<std::shared_ptr<const Driver>> FakeDriver::load() const {
 }
 
 void FakeDriver::failAt(std::string_view entry, std::size_t n, CUresult code, std::optional<int> device) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->failures.push_back({std::string(entry), n, code, device});
+  locked()->failures.push_back({std::string(entry), n, code, device});
 }
 
 void FakeDriver::failKernel(std::size_t n, CUresult code) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->kernels_left = n;
-  state_->kernel_code = code;
+  const Locked state = locked();
+  state->kernels_left = n;
+  state->kernel_code = code;
 }
 
-void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) {
-  const std::lock_guard lock(state_->mutex);
-  state_->before_kernel = std::move(before);
-}
+void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) { locked()->before_kernel = std::move(before); }
 
 void FakeDriver::beforeCalls(std::string_view entry, std::function<void(int)> before) {
-  const std::lock_guard lock(state_->mutex);
-  state_->announced_entry = entry;
-  state_->before_call = std::move(before);
+  const Locked state = locked();
+  state->announced_entry = entry;
+  state->before_call = std::move(before);
 }
 
-void FakeDriver::alterCode(AlterCode alter) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->alter_code = std::move(alter);
-}
+void FakeDriver::alterCode(AlterCode alter) { locked()->alter_code = std::move(alter); }
 
 void FakeDriver::loseDevice(CUresult code, std::optional<int> device) {
-  const std::scoped_lock lock(state_->mutex);
-  for (const auto& context : state_->contexts) {
+  const Locked state = locked();
+  for (const auto& context : state->contexts) {
     if (!device || context->device == *device) context->lost = code;
   }
 }
 
 void FakeDriver::loseAt(int device, std::string_view entry, std::size_t n, CUresult code) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->failures.push_back({std::string(entry), n, code, device, true});
+  locked()->failures.push_back({std::string(entry), n, code, device, true});
 }
 
-bool FakeDriver::hasFailed() const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->has_failed;
-}
+bool FakeDriver::hasFailed() const { return locked()->has_failed; }
 
 void FakeDriver::forgetFailures() {
-  const std::scoped_lock lock(state_->mutex);
-  state_->failures.clear();
-  state_->kernels_left = 0;
+  const Locked state = locked();
+  state->failures.clear();
+  state->kernels_left = 0;
 }
 
-std::size_t FakeDriver::kernelsRun() const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->kernels_run;
-}
-
-std::string FakeDriver::failedEntry() const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->failed_entry;
-}
-
-void FakeDriver::occupy(std::size_t bytes) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->occupied = bytes;
-}
-
-std::vector<FakeCall> FakeDriver::calls() const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->calls;
-}
+std::size_t FakeDriver::kernelsRun() const { return locked()->kernels_run; }
+std::string FakeDriver::failedEntry() const { return locked()->failed_entry; }
+void FakeDriver::occupy(std::size_t bytes) { locked()->occupied = bytes; }
+std::vector<FakeCall> FakeDriver::calls() const { return locked()->calls; }
 
 std::size_t FakeDriver::count(std::string_view entry) const {
-  const std::scoped_lock lock(state_->mutex);
+  const Locked state = locked();
   return static_cast<std::size_t>(
-      std::ranges::count_if(state_->calls, [&](const FakeCall& call) { return call.entry == entry; }));
+      std::ranges::count_if(state->calls, [&](const FakeCall& call) { return call.entry == entry; }));
 }
 
 void FakeDriver::forgetCalls() {
-  const std::scoped_lock lock(state_->mutex);
-  state_->calls.clear();
-  state_->kernels_run = 0;
+  const Locked state = locked();
+  state->calls.clear();
+  state->kernels_run = 0;
 }
 
-std::size_t FakeDriver::usedBytes(int device) const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->used.at(static_cast<std::size_t>(device));
-}
-
-std::size_t FakeDriver::peakBytes(int device) const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->peak.at(static_cast<std::size_t>(device));
-}
+std::size_t FakeDriver::usedBytes(int device) const { return locked()->used.at(static_cast<std::size_t>(device)); }
+std::size_t FakeDriver::peakBytes(int device) const { return locked()->peak.at(static_cast<std::size_t>(device)); }
 
 CUdeviceptr FakeDriver::allocateForeign(std::span<const std::byte> contents, int device) {
-  const std::scoped_lock lock(state_->mutex);
-  const CUdeviceptr address = state_->allocate(contents.size(), device, true);
-  std::ranges::copy(contents, state_->range(address, contents.size()));
+  const Locked state = locked();
+  const CUdeviceptr address = state->allocate(contents.size(), device, true);
+  std::ranges::copy(contents, state->range(address, contents.size()));
   return address;
 }
 
 std::vector<std::byte> FakeDriver::readForeign(CUdeviceptr address, std::size_t bytes) const {
-  const std::scoped_lock lock(state_->mutex);
-  const std::byte* const from = state_->range(address, bytes);
+  const Locked state = locked();
+  const std::byte* const from = state->range(address, bytes);
   return {from, from + bytes};
 }
 
 void FakeDriver::freeForeign(CUdeviceptr address) {
-  const std::scoped_lock lock(state_->mutex);
-  if (state_->memory.erase(address) == 0) state_->problem("foreign memory is freed twice");
+  const Locked state = locked();
+  if (state->memory.erase(address) == 0) state->problem("foreign memory is freed twice");
 }
 
-std::vector<std::string> FakeDriver::takeProblems() {
-  const std::scoped_lock lock(state_->mutex);
-  return std::exchange(state_->problems, {});
-}
+std::vector<std::string> FakeDriver::takeProblems() { return std::exchange(locked()->problems, {}); }
 
 }  // namespace srjit

@@ -75,14 +75,14 @@ class FakeDriver {
   Result<std::shared_ptr<const Driver>> load() const;
 
   /// The n-th call of `entry` from now on (the next is 1) fails with `code` and has no effect, unless it frees
-  /// something. An empty `entry` counts the calls of all; with a device, calls in its context alone count.
+  /// something. An empty `entry` counts the calls of all; with a device, only calls in its context count.
   void failAt(std::string_view entry, std::size_t n, CUresult code, std::optional<int> device = {});
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
   /// Calls `before` with the number, from 1, of each kernel since forgetCalls(), before it runs. It calls no driver.
   void beforeKernels(std::function<void(std::size_t)> before);
   /// Calls `before` with the number of the context's device before each call of `entry` in a context. The model is not
-  /// locked meanwhile: other threads' calls go on, and `before` may wait for them. Replaces what was set before.
+  /// locked meanwhile: other threads' calls go on, and `before` may wait for them. Replaces the function set before.
   void beforeCalls(std::string_view entry, std::function<void(int device)> before);
   /// Applies `alter` to code of the direct tier that is loaded from now on.
   void alterCode(AlterCode alter);
@@ -112,13 +112,16 @@ class FakeDriver {
   /// Device memory of another library in the process.
   CUdeviceptr allocateForeign(std::span<const std::byte> contents, int device = 0);
   void freeForeign(CUdeviceptr address);
-  /// What is there now: work that lags behind has not run.
+  /// The current contents: work that lags behind has not run.
   std::vector<std::byte> readForeign(CUdeviceptr address, std::size_t bytes) const;
 
   /// Returns and clears the problems so far, for tests that expect them.
   std::vector<std::string> takeProblems();
 
  private:
+  struct Locked;
+  Locked locked() const;
+
   std::unique_ptr<FakeState> state_;
 };
 

@@ -164,7 +164,7 @@ struct FakeState : ModelMemory {
     std::string entry;  ///< empty: any
     std::size_t calls_left;
     CUresult code;
-    std::optional<int> device = {};  ///< counts calls of this device alone
+    std::optional<int> device = {};  ///< counts only calls of this device
     bool loses_device = false;
   };
   bool has_failed = false;

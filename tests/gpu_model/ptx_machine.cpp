@@ -20,7 +20,7 @@ struct Operand {
   enum class Kind { kNumber, kRegister, kMemory, kLabel, kList };
   Kind kind = Kind::kNumber;
   std::uint64_t number = 0;        ///< kNumber; kMemory: offset from the register; kLabel: the instruction
-  int place = -1;                  ///< kRegister, kMemory: the register, if there is one
+  int place = -1;                  ///< kRegister, kMemory: the register, if any
   std::vector<Operand> list = {};  ///< kList: {a, b} or a|b
 };
 
@@ -272,7 +272,7 @@ class Block {
     }
   }
 
-  // Between a register of 64 bits and two of 32, of which the lower half comes first.
+  // Between a register of 64 bits and two of 32, the lower half first.
   void join(Thread& thread, const PtxInstruction& instruction) const {
     const Operand &to = instruction.operands[0], &from = instruction.operands[1];
     if (to.kind == Operand::Kind::kList) {

@@ -1,4 +1,5 @@
 // Semantics of the instructions.
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -202,33 +203,40 @@ float SassMachine::inaccurate(float x) {
 }
 
 template <class T>
-T SassMachine::operand(const Instruction& i, unsigned slot, unsigned lane) const {
-  const bool in_register = sass::infoOf(i.form).source_registers[slot] != 0;
-  const bool is_negated = in_register && (i.negated >> slot & 1) != 0;
-  if constexpr (std::is_same_v<T, std::uint32_t>) {
-    const std::uint32_t x = in_register ? bits(i.sources[slot], lane) : i.immediate;
-    return is_negated ? -x : x;
-  } else {
-    T x = 0;
-    if constexpr (std::is_same_v<T, float>) {
-      x = std::bit_cast<float>(in_register ? bits(i.sources[slot], lane) : i.immediate);
+auto SassMachine::operands(const Instruction& i, unsigned slot) const -> std::array<T, kLanes> {
+  std::array<T, kLanes> values;
+  if (sass::infoOf(i.form).source_registers[slot] == 0) {
+    if constexpr (sizeof(T) == sizeof(std::uint32_t)) {
+      values.fill(std::bit_cast<T>(i.immediate));
     } else {
-      x = std::bit_cast<double>(in_register ? wideBits(i.sources[slot], lane) : std::uint64_t{i.immediate} << 32);
+      values.fill(std::bit_cast<T>(std::uint64_t{i.immediate} << 32));
     }
-    if (in_register && (i.magnitude >> slot & 1) != 0) x = std::fabs(x);
-    return is_negated ? -x : x;
+    return values;
   }
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if constexpr (sizeof(T) == sizeof(std::uint32_t)) {
+      values[lane] = std::bit_cast<T>(bits(i.sources[slot], lane));
+    } else {
+      values[lane] = std::bit_cast<T>(wideBits(i.sources[slot], lane));
+    }
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    if ((i.magnitude >> slot & 1) != 0)
+      std::ranges::transform(values, values.begin(), [](T x) { return std::fabs(x); });
+  }
+  if ((i.negated >> slot & 1) != 0) std::ranges::transform(values, values.begin(), [](T x) { return -x; });
+  return values;
 }
 
 template <class T>
 void SassMachine::compute(const Instruction& i, std::uint32_t active) {
   const Operation<T> operation = operationOf<T>(i.form);
   const std::uint32_t condition = predicate(i.condition);
+  const auto a = operands<T>(i, 0), b = operands<T>(i, 1), c = operands<T>(i, 2);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
-    T result = operation({operand<T>(i, 0, lane), operand<T>(i, 1, lane), operand<T>(i, 2, lane),
-                          (condition >> lane & 1) != 0, i.modifier});
+    T result = operation({a[lane], b[lane], c[lane], (condition >> lane & 1) != 0, i.modifier});
     if constexpr (std::is_same_v<T, float>) {
-      if (i.form == Form::kMufuR && inaccuracy_ != 0) result = inaccurate(result);
+      if (inaccuracy_ != 0 && i.form == Form::kMufuR) result = inaccurate(result);
     }
     if ((active >> lane & 1) != 0) writeNumber(i.destination, lane, result);
   }
@@ -238,9 +246,10 @@ template <class T>
 void SassMachine::compare(const Instruction& i, std::uint32_t active) {
   const std::uint32_t condition = predicate(i.condition);
   const bool joins_by_or = (i.modifier & static_cast<unsigned>(sass::Combine::kOr)) != 0;
+  const auto a = operands<T>(i, 0), b = operands<T>(i, 1);
   std::uint32_t truth = 0;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
-    const bool holds = compared(i.modifier & 15, operand<T>(i, 0, lane), operand<T>(i, 1, lane));
+    const bool holds = compared(i.modifier & 15, a[lane], b[lane]);
     const bool chosen = (condition >> lane & 1) != 0;
     if (joins_by_or ? holds || chosen : holds && chosen) truth |= 1U << lane;
   }
@@ -255,9 +264,9 @@ void SassMachine::execute(const Instruction& i) {
   if (operationOf<float>(i.form) != nullptr) return compute<float>(i, active);
   if (operationOf<double>(i.form) != nullptr) return compute<double>(i, active);
   if (operationOf<std::uint32_t>(i.form) != nullptr) return compute<std::uint32_t>(i, active);
-  if (info.name == "FSETP") return compare<float>(i, active);
-  if (info.name == "DSETP") return compare<double>(i, active);
-  if (info.name == "ISETP") return compare<std::uint32_t>(i, active);
+  if (i.form == Form::kFSetPRR || i.form == Form::kFSetPRI) return compare<float>(i, active);
+  if (i.form == Form::kDSetPRR || i.form == Form::kDSetPRI) return compare<double>(i, active);
+  if (i.form == Form::kISetPURR || i.form == Form::kISetPURI) return compare<std::uint32_t>(i, active);
   executeOther(i, active);
 }
 
@@ -267,12 +276,13 @@ void SassMachine::executeOther(const Instruction& i, std::uint32_t active) {
     if (active != ~0U) fault("a vote without all lanes");
     return writePredicate(i.predicate, predicate(i.condition) != 0 ? ~0U : 0, active);
   }
+  const auto factors = operands<std::uint32_t>(i, 1);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     if ((active >> lane & 1) == 0) continue;
     switch (i.form) {
       case Form::kImadWideURRR:
       case Form::kImadWideURIR: {
-        const std::uint64_t factor = operand<std::uint32_t>(i, 1, lane);
+        const std::uint64_t factor = factors[lane];
         writeNumber(i.destination, lane, bits(i.sources[0], lane) * factor + wideBits(i.sources[2], lane));
         break;
       }

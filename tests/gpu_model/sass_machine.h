@@ -101,8 +101,9 @@ class SassMachine {
   std::uint32_t predicate(unsigned number) const;
   void writePredicate(unsigned number, std::uint32_t value, std::uint32_t active);
   float inaccurate(float x);
+  /// A source, or the immediate in its place, in every lane.
   template <class T>
-  T operand(const sass::Instruction& i, unsigned slot, unsigned lane) const;
+  std::array<T, kLanes> operands(const sass::Instruction& i, unsigned slot) const;
   std::uint32_t bits(unsigned r, unsigned lane) const { return r == sass::kZero ? 0 : registers_[r][lane]; }
   std::uint64_t wideBits(unsigned r, unsigned lane) const;
   void write(unsigned r, unsigned lane, std::uint32_t value);

@@ -154,7 +154,7 @@ TEST(DeviceOutputErrors, AreThoseOfItsMemory) {
   EXPECT_EQ(on_cpu.error().code, Errc::kUnsupported);
 }
 
-// The caller's stream may still use the memory for what was there before.
+// The caller's stream may still use the memory for its earlier contents.
 TEST(DeviceOutputStream, IsWaitedFor) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine();

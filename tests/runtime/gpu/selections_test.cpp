@@ -342,7 +342,7 @@ TEST_P(DeviceSelections, HaveSpareColumnsForSubtrees) {
   EXPECT_EQ(gpu.loss(program, data, w.parameters).error().code, Errc::kInvalid) << "a program for one data set";
 }
 
-// In f32 alone, since the model takes seconds for the self-test of direct code.
+// Only in f32, since the model takes seconds for the self-test of direct code.
 TEST(FasterCode, OnSelectedRowsGivesTheBitsOfAnUpload) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});

@@ -26,47 +26,33 @@ struct StreamedData {
   std::shared_ptr<DeviceData> data;
 };
 
-TEST(StagedRows, AreReleasedOnce) {
+TEST(StagedRows, AreFreeAfterTheWorkThatUsesThem) {
   StreamedData streamed;
   ASSERT_TRUE(streamed.data->isStreamed());
   ASSERT_EQ(streamed.data->chunkRows(), kChunkQuantum);
   const QueueLock lock(*streamed.queue);
   streamed.machine.driver.forgetCalls();
-  {
-    StagedRows staged = streamed.data->stage(lock, 0, kChunkQuantum);
-    EXPECT_EQ(staged.rows().rows, kChunkQuantum);
+  streamed.data->withRows(lock, 0, kChunkQuantum, [&](const DeviceRows& rows) {
+    EXPECT_EQ(rows.rows, kChunkQuantum);
     EXPECT_EQ(streamed.records(), 1U) << "the copy";
-    staged.release();
-    EXPECT_EQ(streamed.records(), 2U);
-    staged.release();
-  }
-  EXPECT_EQ(streamed.records(), 2U);
-}
-
-TEST(StagedRows, AreReleasedByTheirDestructor) {
-  StreamedData streamed;
-  const QueueLock lock(*streamed.queue);
-  streamed.machine.driver.forgetCalls();
-  {
-    const StagedRows staged = streamed.data->stage(lock, 0, kChunkQuantum);
-  }
+  });
   EXPECT_EQ(streamed.records(), 2U);
   EXPECT_EQ(streamed.machine.driver.count("cuStreamSynchronize"), 0U);
 }
 
-TEST(StagedRows, WaitForTheStreamIfReleaseFails) {
+TEST(StagedRows, WaitForTheStreamAfterAFailure) {
   StreamedData streamed;
   const QueueLock lock(*streamed.queue);
   streamed.machine.driver.forgetCalls();
   streamed.machine.driver.failAt("cuEventRecord", 2, CUDA_ERROR_OUT_OF_MEMORY);  // after that of the copy
-  {
-    const StagedRows staged = streamed.data->stage(lock, 0, kChunkQuantum);
-    EXPECT_EQ(streamed.machine.driver.count("cuStreamSynchronize"), 0U);
-  }
+  EXPECT_THROW(streamed.data->withRows(lock, 0, kChunkQuantum, [](const DeviceRows&) {}), CudaFailure);
   EXPECT_EQ(streamed.machine.driver.count("cuStreamSynchronize"), 1U);
+  const auto fail = [](const DeviceRows&) { throw std::bad_alloc(); };
+  EXPECT_THROW(streamed.data->withRows(lock, 0, kChunkQuantum, fail), std::bad_alloc);
+  EXPECT_EQ(streamed.machine.driver.count("cuStreamSynchronize"), 2U);
 }
 
-TEST(StagedRows, OfResidentDataNeedNoRelease) {
+TEST(StagedRows, OfResidentDataAreNotRecorded) {
   StreamedData streamed;
   DataView view;
   view.columns.emplace_back(streamed.column);
@@ -75,10 +61,9 @@ TEST(StagedRows, OfResidentDataNeedNoRelease) {
   ASSERT_FALSE(resident.isStreamed());
   const QueueLock lock(*streamed.queue);
   streamed.machine.driver.forgetCalls();
-  {
-    const StagedRows staged = resident.stage(lock, 4, 8);
-    EXPECT_EQ(staged.rows().columns, resident.layout().columns + 4 * sizeof(float));
-  }
+  resident.withRows(lock, 4, 8, [&](const DeviceRows& rows) {
+    EXPECT_EQ(rows.columns, resident.layout().columns + 4 * sizeof(float));
+  });
   EXPECT_EQ(streamed.records(), 0U);
 }
 

@@ -1,4 +1,4 @@
-// One engine, many threads, and other processes on the same file of kernels: the bits are those of one thread alone.
+// One engine, many threads, and other processes on the same file of kernels: the bits are those of a single thread.
 #include "tests/generators/traffic.h"
 #include "tests/runtime/cache/visitors.h"
 #include "tests/runtime/pool/pooled_machine.h"
