@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ir/ops.h"
-#include "passes/root_members.h"
+#include "passes/members.h"
 
 namespace srjit {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "compiler/interpreter/handler_numbers.h"
 #include "passes/dag.h"
-#include "passes/expression_graph.h"
+#include "passes/members.h"
 
 namespace srjit {
 

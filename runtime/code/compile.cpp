@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
-#include <mutex>
 #include <ranges>
 #include <utility>
 
@@ -259,40 +258,6 @@ DeviceCode compileForDevice(const CodeRequest& request, const Graphs& graphs, co
   std::ranges::stable_sort(code.failures, {}, &Failure::expression);
   code.report.seconds_codegen = watch.seconds();
   return code;
-}
-
-MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
-                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled) {
-  const Graphs plan = planKernels(request);
-  const auto allOf = [&](std::span<const KernelGroup> groups) {
-    MissingKernels all{.kernels = groups.size(), .tokens = 0};
-    for (const KernelGroup& group : groups) all.tokens += tokensOf(group, request.source);
-    return all;
-  };
-  std::mutex mutex;
-  MissingKernels missing;
-  std::atomic<bool> stopped = false;
-  tbb::parallel_for(std::size_t{0}, plan.modules(), [&](std::size_t m) {
-    if (stopped.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) return;
-    const std::span<const KernelGroup> groups = plan.module(m).groups;
-    std::vector<Dag> dags;
-    for (const KernelGroup& group : groups) {
-      Result<Dag> dag = graphOf(group, request);
-      if (!dag) break;  // then its expressions are tried in another way
-      dags.push_back(std::move(*dag));
-    }
-    if (dags.size() == groups.size() &&
-        request.store.hasRows(
-            request.store.keyOf(dags, kind, kCompiledRowsPerThread, minBlocksOf(request.source.precision)))) {
-      return;
-    }
-    const MissingKernels more = allOf(groups);
-    const std::lock_guard lock(mutex);
-    missing.kernels += more.kernels;
-    missing.tokens += more.tokens;
-    if (!pays(missing)) stopped = true;
-  });
-  return stopped || cancelled.load() ? allOf(plan.groups) : missing;
 }
 
 }  // namespace srjit

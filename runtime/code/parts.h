@@ -119,13 +119,13 @@ struct CodeRequest {
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
-  SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
-  Deadline deadline = {};             ///< likewise
+  GraphFilter* filter = nullptr;  ///< as in GraphSource
+  Deadline deadline = {};         ///< as in GraphSource
 
-  GraphSource graphSource() const noexcept { return {source, subtrees, deadline}; }
+  GraphSource graphSource() const noexcept { return {source, filter, deadline}; }
   /// The same for other expressions.
   CodeRequest withChosen(std::span<const std::uint32_t> expressions) const noexcept {
-    return {source, expressions, queue, store, threads, subtrees, deadline};
+    return {source, expressions, queue, store, threads, filter, deadline};
   }
 };
 

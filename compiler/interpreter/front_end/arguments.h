@@ -109,8 +109,7 @@ struct EncodeArguments {
   Precision precision;
   Math math;
   std::uint32_t first_slot, max_slots;
-  std::uint32_t few_slots;           ///< programs of more are left to the host, which has them launched apart
-  std::array<bool, kMostOps> folds;  ///< foldedOperators()
+  std::uint32_t few_slots;  ///< programs of more are left to the host, which has them launched apart
   RuleTables rules;
   HandlerNumbers handlers;
 };

@@ -7,7 +7,7 @@ namespace srjit {
 
 DeviceWorker::DeviceWorker(const EncodeArguments& arguments)
     : arguments_(arguments),
-      optimizer_(arguments.precision, arguments.math, arguments.rules, arguments.folds),
+      optimizer_(arguments.precision, arguments.math, arguments.rules),
       encoder_(arguments.handlers) {
   options_.staged_columns = arguments.first_slot;
   options_.max_slots = arguments.max_slots;

@@ -46,7 +46,7 @@ ChunkEncoder::ChunkEncoder(const CodeRequest& request, const std::vector<Section
       limits_(limits),
       table_(request.store.table({OpFamily::kAll, 8})),
       scratch_(request.store.encodeScratch().take()),
-      needs_graphs_(source_.pipeline || request.subtrees != nullptr),
+      needs_graphs_(source_.pipeline || request.filter != nullptr),
       finds_(!needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
              request.chosen.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size()) {
@@ -138,9 +138,7 @@ Status ChunkEncoder::findOrEncode(const ExpressionView& tokens, std::uint32_t ex
 
 Status ChunkEncoder::encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                                       EncodedChunk& chunk) const {
-  if (!source_.derivation) worker.optimizer.run(tokens, 0);
-  const ExpressionGraph graph =
-      source_.derivation ? worker.derived.run(tokens, 0, *source_.derivation) : worker.optimizer.graph();
+  const ExpressionGraph graph = worker.optimizer.run(tokens, 0, source_.derivation);
   chunk.nodes += graph.members.size();
   for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
   EncodeOptions options = optionsOf(chunk);

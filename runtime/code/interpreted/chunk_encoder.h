@@ -52,7 +52,7 @@ class ChunkEncoder {
   const InterpreterLimits& limits_;
   const HandlerTable& table_;  ///< of all operators
   std::unique_ptr<EncodeScratch> scratch_;
-  bool needs_graphs_;      ///< of whole chunks, as passes from outside of the library and kept subtrees do
+  bool needs_graphs_;      ///< of whole chunks, which passes from outside of the library and filters need
   bool finds_;             ///< whether programs of the generation before are looked up
   std::size_t first_ = 0;  ///< of these chunks, in the scratch
 };

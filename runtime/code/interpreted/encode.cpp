@@ -52,7 +52,7 @@ class ProgramEncoder {
   // largest.
   void startDevice() {
     std::shared_ptr<const FrontEnd> front_end = request_.store.frontEnd();
-    if (front_end == nullptr || source_.variables > limits_.columns || request_.subtrees != nullptr ||
+    if (front_end == nullptr || source_.variables > limits_.columns || request_.filter != nullptr ||
         chosen_.size() != source_.expressions.size()) {
       return;
     }
@@ -97,8 +97,8 @@ class ProgramEncoder {
     std::vector<std::pair<std::size_t, const EncodedFacts*>> workers;  // each with its section
     for (const EncodedChunk& chunk : host_.chunks()) workers.emplace_back(chunk.section, &chunk);
     if (device_) workers.emplace_back(0, &device_->facts());
-    // Tokens that name no column have column 0 there, so it has a place even if no program needs it. Values of subtrees
-    // may be among the variables.
+    // Tokens that name no column have column 0 there, so it has a place even if no program needs it. Columns of a
+    // filter may be among the variables.
     std::size_t variables = 1;
     for (const auto& [section, facts] : workers) variables = std::max(variables, facts->variables.size());
     std::vector<std::vector<bool>> uses(sections_.size(), std::vector<bool>(variables));

@@ -10,8 +10,7 @@
 
 #include "compiler/nvptx/options.h"
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derived_batch.h"
-#include "passes/gradient/derived_optimizer.h"
+#include "passes/gradient/deriver.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/population.h"
@@ -391,13 +390,12 @@ TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
       for (const Math math : kMathModes) {
         const HandlerTable table(specFor(math, depth));
         Encoder encoder(table.numbers());  // for both, in turns
-        ExpressionOptimizer optimizer(Precision::kF64, math);
+        Deriver optimizer(Precision::kF64, math);
         BatchOptimizer batch(Precision::kF64, math);
         const Population population(expressionsToEncode(depth * 7 + slots, 300));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
-          optimizer.run(population[e], 0);
           batch.add(population[e]);
-          expectEqualCode(encoder, optimizer.graph(), batch.take(), slots,
+          expectEqualCode(encoder, optimizer.run(population[e], 0, {}), batch.take(), slots,
                           print(population[e].expression(), Language::kInfix));
         }
       }
@@ -420,9 +418,9 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
     for (const Math math : kMathModes) {
       const HandlerTable table(specFor(math, 4));
       Encoder encoder(table.numbers());
-      DerivedOptimizer optimizer(Precision::kF64, math);
+      Deriver optimizer(Precision::kF64, math);
       for (const Derivation& derivation : derivations) {
-        DerivedBatch batch(Precision::kF64, math, derivation);
+        BatchOptimizer batch(Precision::kF64, math, derivation);
         const Population population(expressionsToEncode(slots, 100));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
           batch.add(population[e]);
@@ -484,7 +482,7 @@ TEST(Bytecode, OutputsDependNeitherOnSlotsNorOnJoinedSums) {
   const Population population(expressionsToEncode(31, 400));
   const HandlerTable table(specFor(Math::kPrecise, 4));
   Encoder encoder(table.numbers());
-  DerivedOptimizer optimizer(Precision::kF64, Math::kPrecise);
+  Deriver optimizer(Precision::kF64, Math::kPrecise);
   std::size_t encoded = 0;
   for (std::uint32_t e = 0; e < population.size(); ++e) {
     const ExpressionGraph graph = optimizer.run(population[e], 0, derivation);

@@ -115,7 +115,6 @@ struct HostPopulation {
     sizes.assign(expressions.size(), {77, 77, 77, 77});
     tokens.assign(arguments.programs.firstToken(population, population.expressions), kUnwritten);
     parameters.resize(arguments.programs.firstParameter(population, population.expressions));
-    const RuleClass rule_class = ruleClassOf(math, precision);
     arguments = {.population = population,
                  .programs = {sizes.data(), tokens.data(), parameters.data()},
                  .operators = operators.data(),
@@ -126,8 +125,7 @@ struct HostPopulation {
                  .first_slot = kTestedFirstSlot,
                  .max_slots = kTestedMaxSlots,
                  .few_slots = kTestedMaxSlots,
-                 .folds = foldedOperators(rule_class, math, precision),
-                 .rules = rulesFor(rule_class, math, precision),
+                 .rules = rulesFor(ruleModeOf(math, precision)),
                  .handlers = table.numbers()};
   }
 
