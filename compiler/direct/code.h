@@ -51,12 +51,10 @@ struct Operation {
   PredicateId condition = kAlways;
   PredicateId predicate = kAlways;  ///< the predicate written; kAlways: none
   bool synchronized = false;        ///< issued after all earlier operations have finished: branches and their targets
-  bool in_place = false;  ///< the result takes the registers of the first source, which is read for the last time;
-                          ///< only where `synchronized`
+  bool in_place = false;  ///< only if `synchronized`: the result takes the first source's registers, at its last read
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
-  std::uint32_t immediate = 0;  ///< for branches and calls, the target operation; for MovPairI, the number of a wide
-                                ///< literal
+  std::uint32_t immediate = 0;  ///< of branches and calls, the target operation; of MovPairI, a wideLiteral()
 };
 
 /// The properties of an opcode that every operation needs.
@@ -164,10 +162,8 @@ class Code {
   std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
   Operation& operation(std::uint32_t at) { return operations_[at]; }
   const Operation& operation(std::uint32_t at) const { return operations_[at]; }
-  /// By ValueId.
-  const std::vector<Operand>& values() const { return values_; }
-  /// By predicate number.
-  const std::vector<Operand>& truths() const { return truths_; }
+  const std::vector<Operand>& values() const { return values_; }  ///< by ValueId
+  const std::vector<Operand>& truths() const { return truths_; }  ///< by predicate number
   bool isTooLong() const { return is_too_long_; }
 
  private:

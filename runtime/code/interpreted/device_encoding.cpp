@@ -6,7 +6,7 @@
 
 #include <tbb/parallel_for.h>
 
-#include "runtime/code/interpreted/program_linker.h"
+#include "runtime/code/interpreted/sections.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
@@ -82,6 +82,8 @@ void DeviceEncoding::finish() {
   done_.synchronize();
   in_flight_ = false;
   findPlaces();
+  facts_.operators.assign(used_.begin(), used_.begin() + kOpCount);
+  facts_.variables.assign(used_.begin() + kOpCount, used_.end());
 }
 
 std::size_t DeviceEncoding::copyPopulation() {
@@ -172,8 +174,8 @@ void DeviceEncoding::findPlaces() {
   for (Range& range : ranges_) {
     range.programs = range.first - left_.size();
     left_.insert(left_.end(), range.left.begin(), range.left.end());
-    expression_tokens_ += range.expression_tokens;
-    nodes_ += range.nodes;
+    facts_.tokens += range.expression_tokens;
+    facts_.nodes += range.nodes;
     slots_ = std::max(slots_, range.slots);
     tokens_ += std::exchange(range.tokens, tokens_);
     parameters_ += std::exchange(range.parameters, parameters_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/kernels/parameter_table.h"
+#include "runtime/code/interpreted/encoded_generation.h"
 #include "runtime/code/interpreted/front_end.h"
 #include "runtime/code/parts.h"
 
@@ -38,13 +39,9 @@ class DeviceEncoding {
   /// The expressions that are left to the host, ascending.
   const std::vector<std::uint32_t>& left() const noexcept { return left_; }
   std::size_t programs() const noexcept { return sizes_.size() - left_.size(); }
-  std::size_t tokens() const noexcept { return tokens_; }                       ///< of all programs
-  std::size_t expressionTokens() const noexcept { return expression_tokens_; }  ///< of their expressions
-  std::size_t nodes() const noexcept { return nodes_; }                         ///< of their graphs
-  std::uint32_t slots() const noexcept { return slots_; }                       ///< the most of a program
-  /// Whether one of the programs has the operator, and the variable.
-  std::span<const std::uint32_t> operators() const noexcept { return used_.first(kOpCount); }
-  std::span<const std::uint32_t> variables() const noexcept { return used_.subspan(kOpCount); }
+  std::size_t tokens() const noexcept { return tokens_; }  ///< of all programs
+  std::uint32_t slots() const noexcept { return slots_; }  ///< the most of a program
+  const EncodedFacts& facts() const noexcept { return facts_; }
 
   /// Where the tokens of each program begin among tokens(), in order of expression.
   void putOffsets(std::span<std::uint32_t> offsets) const;
@@ -64,7 +61,7 @@ class DeviceEncoding {
     std::size_t codes = 0, constants = 0;                               ///< before it, of all that are copied
     std::size_t programs = 0, tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
     std::size_t expression_tokens = 0, nodes = 0;                       ///< of its programs
-    std::uint32_t slots = 0;                                            ///< likewise, the most
+    std::uint32_t slots = 0;                                            ///< the most of a program
     std::vector<std::uint32_t> left = {};
   };
 
@@ -90,7 +87,8 @@ class DeviceEncoding {
   std::vector<std::uint32_t> left_;
   std::shared_ptr<PinnedBuffer> places_staging_;
   std::span<ProgramPlace> places_;  ///< by expression
-  std::size_t tokens_ = 0, expression_tokens_ = 0, nodes_ = 0, parameters_ = 0, patches_ = 0;
+  std::size_t tokens_ = 0, parameters_ = 0, patches_ = 0;
+  EncodedFacts facts_;
   std::uint32_t slots_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include <tbb/parallel_for.h>
 
@@ -28,6 +29,15 @@ void EncodedChunk::begin(std::size_t first_chosen, std::size_t last_chosen, std:
   programs.clear();
   codes.clear();
   constants.clear();
+}
+
+void EncodedChunk::refuse(std::vector<Failure> all) {
+  failures = std::move(all);
+  code.tokens.clear();
+  lengths.clear();
+  slots.clear();
+  parameters.clear();
+  programs.clear();
 }
 
 void EncodedChunk::beginProgram(const ExpressionView& expression, std::uint32_t hash, std::size_t parameter_offset) {

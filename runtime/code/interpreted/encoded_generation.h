@@ -22,21 +22,31 @@ struct EncodedProgram {
   std::uint32_t nodes, slots, hash;
 };
 
+/// Of programs that one worker has encoded: a task of the host, or the device.
+struct EncodedFacts {
+  std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
+  std::size_t recurring = 0;                 ///< programs that were found in the generation before
+  std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
+  std::vector<std::uint8_t> variables = {};  ///< the same by number in the section
+
+  void takeOperator(Op op) { operators[static_cast<std::size_t>(op)] = 1; }
+  void takeVariable(std::uint32_t number) {
+    if (number >= variables.size()) variables.resize(number + std::size_t{1});
+    variables[number] = 1;
+  }
+};
+
 /// Adjacent chosen expressions, encoded by one task.
-struct EncodedChunk {
+struct EncodedChunk : EncodedFacts {
   static constexpr std::size_t kMost = 1024;  ///< expressions
 
   std::size_t first = 0, last = 0;  ///< of the chosen
   std::size_t section = 0;
   Bytecode code = {};
   std::vector<std::uint32_t> lengths = {};  ///< of the programs
-  std::vector<std::uint32_t> slots = {};    ///< likewise
+  std::vector<std::uint32_t> slots = {};    ///< of the programs
   ParameterTable parameters = {};
   std::vector<Failure> failures = {};
-  std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
-  std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
-  std::vector<std::uint8_t> variables = {};  ///< by number in the section, likewise
-  std::size_t recurring = 0;                 ///< programs that were found in the generation before
 
   // Of the programs that the next generation may take, with their expressions:
   std::vector<EncodedProgram> programs = {};
@@ -45,6 +55,8 @@ struct EncodedChunk {
 
   /// Makes it that of other expressions, in the same memory.
   void begin(std::size_t first_chosen, std::size_t last_chosen, std::size_t number_of_section);
+  /// Leaves these failures, and no program.
+  void refuse(std::vector<Failure> all);
   /// Adds a program's record, before anything else of it.
   void beginProgram(const ExpressionView& expression, std::uint32_t hash, std::size_t parameter_offset);
   std::size_t bytes() const noexcept;

@@ -57,7 +57,7 @@ class ProgramLinker {
     if (on_device_ != nullptr) {
       const CurrentContext current(*request_.queue.cuda);
       on_device_->putOffsets(code.offsets);
-      on_device_->link(handlers, sections_[0].staged_as, stagedColumns(sections_[0]), code.tokens, code_.parameters,
+      on_device_->link(handlers, sections_[0].staged_as, sections_[0].stagedColumns(), code.tokens, code_.parameters,
                        parameters, patches);
       for (Starts& start : starts) {
         start.parameter += on_device_->parameters();
@@ -112,7 +112,7 @@ class ProgramLinker {
     for (const bool has_many : {false, true}) {
       InterpreterSection section{.first_program = static_cast<std::uint32_t>(next.program),
                                  .map_offset = static_cast<std::uint32_t>(map_offset),
-                                 .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
+                                 .staged_columns = draft.stagedColumns()};
       for (std::size_t c = 0; c < chunks.size(); ++c) {
         const EncodedChunk& chunk = chunks[c];
         starts[c].bound = bound;
@@ -140,7 +140,7 @@ class ProgramLinker {
   void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers, DeviceToken* tokens,
              std::size_t first_token) {
     const SectionDraft& section = sections_[chunk.section];
-    const TokenLinks links{handlers, section.staged_as, stagedColumns(section), kFirstSlot};
+    const TokenLinks links{handlers, section.staged_as, section.stagedColumns(), kFirstSlot};
     const auto first_parameter = static_cast<std::uint32_t>(at.parameter);
     code_.parameters.put(at.parameter, at.patch, chunk.parameters);
     std::uint32_t* const offsets = code_.interpreter->offsets.data();
@@ -157,17 +157,13 @@ class ProgramLinker {
     }
   }
 
-  static std::uint32_t stagedColumns(const SectionDraft& section) {
-    return static_cast<std::uint32_t>(section.columns.size());
-  }
-
   void addDeviceSection(Starts::Programs& next) {
     next = {on_device_->programs(), on_device_->tokens()};
     if (next.program == 0) return;
     code_.interpreter->sections.push_back({.first_program = 0,
                                            .programs = static_cast<std::uint32_t>(next.program),
                                            .map_offset = 0,
-                                           .staged_columns = stagedColumns(sections_[0]),
+                                           .staged_columns = sections_[0].stagedColumns(),
                                            .slots = on_device_->slots()});
   }
 
