@@ -7,8 +7,8 @@
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/explain/graphs.h"
+#include "tools/explain/line_diff.h"
 #include "tools/failure.h"
-#include "tools/line_diff.h"
 #include "tools/options.h"
 
 namespace srjit {

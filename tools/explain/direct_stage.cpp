@@ -6,8 +6,8 @@
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
+#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
-#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {

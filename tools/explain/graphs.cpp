@@ -10,7 +10,7 @@
 #include "ir/text/words.h"
 #include "passes/rewrite_log.h"
 #include "passes/working_dag.h"
-#include "tools/line_diff.h"
+#include "tools/explain/line_diff.h"
 
 namespace srjit::explain {
 namespace {

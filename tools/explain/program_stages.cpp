@@ -9,8 +9,8 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/print_bytecode.h"
 #include "ir/ops.h"
+#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
-#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
