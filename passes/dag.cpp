@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/ops.h"
 #include "passes/rules/node_sort.h"
 
@@ -98,31 +99,17 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
   // In populations of searches about one token in three makes a new node.
   dag.reserve(tokens / 3);
   dag.roots_.reserve(batch.size());
-  std::vector<NodeId> stack;
-  for (std::size_t e = 0; e < batch.size(); ++e) {
-    for (const Token& token : batch[e].tokens()) {
-      switch (token.kind) {
-        case Token::Kind::kConstant:
-          stack.push_back(dag.constant(token.value));
-          break;
-        case Token::Kind::kVariable:
-          stack.push_back(dag.variable(token.index));
-          break;
-        case Token::Kind::kParameter:
-          stack.push_back(dag.parameter(static_cast<std::uint32_t>(e), token.index));
-          break;
-        case Token::Kind::kOp: {
-          const auto arity = static_cast<std::ptrdiff_t>(arityOf(token.op));
-          Operands operands{};
-          std::copy(stack.end() - arity, stack.end(), operands.begin());
-          stack.resize(stack.size() - static_cast<std::size_t>(arity));
-          stack.push_back(dag.applyOrdered(token.op, operands));
-          break;
-        }
-      }
-    }
-    dag.addRoot(stack.back());
-    stack.clear();
+  for (std::uint32_t e = 0; e < batch.size(); ++e) {
+    const auto leaf = [&](const Token& token) {
+      if (token.kind == Token::Kind::kConstant) return dag.constant(token.value);
+      return token.kind == Token::Kind::kVariable ? dag.variable(token.index) : dag.parameter(e, token.index);
+    };
+    const auto apply = [&](Op op, std::span<const NodeId> of) {
+      Operands operands{};
+      std::ranges::copy(of, operands.begin());
+      return dag.applyOrdered(op, operands);
+    };
+    dag.addRoot(foldPostfix<NodeId>(batch[e].tokens(), leaf, apply));
   }
   return dag;
 }
@@ -334,41 +321,30 @@ Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) c
 }
 
 Result<Expression> Dag::subtree(NodeId root, std::size_t max_tokens) const {
-  struct Visit {
-    NodeId id;
-    int next;  ///< the operand to be written next
-  };
-  std::vector<Token> tokens;
-  std::vector<Visit> path{{root, 0}};
-  while (!path.empty()) {
-    const auto [id, next] = path.back();
-    const Node& node = nodes_[id];
-    if (next < node.arity()) {
-      ++path.back().next;
-      path.push_back({node.operands[static_cast<std::size_t>(next)], 0});
-      continue;
-    }
-    path.pop_back();
-    if (tokens.size() == max_tokens) {
-      return Error{Errc::kInvalid, fmt::format("more than {} tokens", max_tokens), {}};
-    }
+  const auto tokenOf = [&](const Node& node) {
     switch (node.kind) {
       case Token::Kind::kConstant:
-        tokens.push_back(Token::constant(node.value));
-        break;
+        return Token::constant(node.value);
       case Token::Kind::kVariable:
-        tokens.push_back(Token::variable(node.index));
+        return Token::variable(node.index);
+      case Token::Kind::kParameter:
         break;
-      case Token::Kind::kParameter: {
-        const ParameterSource& source = parameters_[node.index];
-        tokens.push_back(source.isLiteral() ? Token::constant(source.literal) : Token::parameter(source.index));
-        break;
-      }
       case Token::Kind::kOp:
-        tokens.push_back(Token::operation(node.op));
-        break;
+        return Token::operation(node.op);
     }
+    const ParameterSource& source = parameters_[node.index];
+    return source.isLiteral() ? Token::constant(source.literal) : Token::parameter(source.index);
+  };
+  std::vector<Token> tokens;  // from the last one on
+  std::vector<NodeId> pending{root};
+  while (!pending.empty()) {
+    const Node& node = nodes_[pending.back()];
+    pending.pop_back();
+    if (tokens.size() == max_tokens) return Error{Errc::kInvalid, fmt::format("more than {} tokens", max_tokens), {}};
+    tokens.push_back(tokenOf(node));
+    pending.insert(pending.end(), node.inputs().begin(), node.inputs().end());
   }
+  std::ranges::reverse(tokens);
   return Expression::create(std::move(tokens));
 }
 

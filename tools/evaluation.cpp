@@ -8,7 +8,7 @@
 #include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
 #include "runtime/platform/clock.h"
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tools/failure.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
@@ -104,7 +104,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   addExpressionOptions(app, options.expressions);
   addDataOptions(app, options);
   addOutOption(app, options.out);
-  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
+  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
       ->type_name("LIST");
 }
 

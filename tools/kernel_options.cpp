@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/code_groups.h"
@@ -90,7 +90,7 @@ void addGraphOptions(CLI::App& app, KernelOptions& options) {
   addExpressionOptions(app, options.expressions);
   addNumericOptions(app, options.math, options.precision);
   addColumnsOption(app, options.columns);
-  app.add_option("--passes", options.passes, "the passes to run, as fold,simplify")
+  app.add_option("--passes", options.passes, "the passes to run, as simplify,fma")
       ->type_name("LIST")
       ->capture_default_str();
 }

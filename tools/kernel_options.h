@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/interpreter/handler_table.h"
-#include "compiler/kernels/code_length.h"
+#include "compiler/lowering/code_weights.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/target/architecture.h"
 #include "passes/dag.h"

@@ -47,14 +47,6 @@ constexpr DeviceCosts typicalCosts(Precision precision, Math math) {
 /// is that of a launch and of the longest program.
 inline constexpr double kLeastMeasured = 1e9;
 
-/// Kernels that are neither loaded nor in the cache.
-struct MissingKernels {
-  std::size_t kernels = 0;
-  std::size_t tokens = 0;  ///< of their expressions
-
-  friend bool operator==(const MissingKernels&, const MissingKernels&) = default;
-};
-
 /// Time from the expressions to loaded direct code, which all cores write together.
 constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
   return costs.write * nodes / static_cast<double>(cores);
@@ -77,17 +69,6 @@ inline constexpr double kDeviceEncodeSecondsPerNode = 132 * 3.3e-9;
 constexpr double shareOfDevice(unsigned threads, unsigned multiprocessors) {
   const double host = encodingSeconds(1, threads), device = kDeviceEncodeSecondsPerNode / multiprocessors;
   return host / (host + device);
-}
-
-/// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
-/// expressions of 30 nodes from disk (docs/history/measurements.md, H200). One thread loads one module after another,
-/// so the number of cores does not count.
-inline constexpr double kLoadSecondsPerNode = 0.17e-6;
-
-/// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
-/// making graphs is most of what writing direct code takes.
-constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
-  return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
 }
 
 /// Time from the first graph to the last loaded kernel. Each kernel is made by one core; several are made at a time.

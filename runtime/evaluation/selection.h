@@ -24,13 +24,14 @@ struct RowRun {
 struct Selection {
   std::vector<RowRun> runs;
   std::optional<ColumnView> weights = {};
+  bool is_for_host = false;  ///< the numbers go to host memory: select() of any executor reads them there
 
   std::size_t rows() const noexcept;
   /// How many fields of the other one, from the first column on, are copied.
   std::size_t copiedFields(const Dataset::State& from) const noexcept;
 };
 
-/// So many different groups of kGroupRows adjacent rows, in ascending order, adjacent ones as one run. The last group
+/// `groups` different groups of kGroupRows adjacent rows, in ascending order, adjacent ones as one run. The last group
 /// of all may have fewer rows. Each set of groups has the same probability, but for less than `all` / 2^64, where `all`
 /// is the number of groups of `rows`. Precondition: 0 < groups <= all.
 ///

@@ -5,13 +5,12 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/host/jit.h"
-#include "compiler/host/print_program.h"
+#include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/interpreter/print_bytecode.h"
 #include "compiler/kernels/assembler.h"
 #include "compiler/kernels/graph_listing.h"
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
@@ -70,7 +69,7 @@ std::string ptxText(const KernelInput& input, const KernelOptions& options, std:
   if (options.kind == ShownKernel::kInterpreter) {
     return interpreterPtx(interpreterFor(input.graphs[0], options), options.device()).value();
   }
-  return commented(input, "//", rowsPtx(input.graphs, options.device(), {}, sources));
+  return commented(input, "//", rowsPtx(input.graphs, options.device(), sources));
 }
 
 Cubin cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {

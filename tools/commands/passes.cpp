@@ -186,7 +186,7 @@ Runner definePasses(CLI::App& app) {
   auto options = std::make_shared<PassesOptions>();
   addExpressionOptions(app, options->expressions);
   app.add_option("--passes", options->passes,
-                 "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
+                 "the passes to run, as simplify,fma; standard stands for those of every kernel, none for no pass")
       ->type_name("LIST")
       ->capture_default_str();
   CLI::Option* const print_after =
@@ -215,7 +215,7 @@ Runner definePasses(CLI::App& app) {
       "its number.\n"
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
-      "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
+      "  sr-jit passes --passes simplify,fma --print-after all '(x0 + 0) * 1'\n"
       "  sr-jit passes --print-changed 'x0^2 + x1/4'\n"
       "  sr-jit passes --dot --print-after all 'x0^2 + x1/4' | dot -Tsvg >graphs.svg\n"
       "  sr-jit passes --gradient 'p0 * exp(-p1 * x0)'\n"

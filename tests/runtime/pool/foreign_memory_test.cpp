@@ -1,6 +1,7 @@
 // Columns and output in the memory of one of several GPUs.
 #include <gmock/gmock.h>
 
+#include "runtime/evaluation/dataset_state.h"
 #include "tests/generators/derivatives.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
@@ -75,6 +76,26 @@ TEST_P(PooledMemory, AdoptedColumnsAreCopiedToTheOthers) {
     expectSameGradients(all_.gradient(program, data, w.parameters).value(), gradientsOf(one_, same, Tier::kAuto, {}),
                         "adopted");
   }
+}
+
+// If a device once lacks memory for a copy of the target beside adopted columns, a later call makes the copy.
+TEST_P(PooledMemory, ACopyThatFailsOnceIsMadeLater) {
+  const Workload w = arithmeticWorkload(3, 20, 301, Precision::kF32);
+  const OnDevice columns(machine_, GetParam(), w.columns), target(machine_, GetParam(), {w.target});
+  const Program program = all_.compile(w.expressions);
+  const Gradients expected = gradientsOf(one_, w, Tier::kAuto, {});
+  std::size_t missed = 0;
+  for (const std::size_t n : {1, 2, 3, 4}) {
+    const Dataset data = all_.adopt({.columns = columns.matrix(), .target = target.matrix()}).value();
+    machine_.driver.failAt("", n, CUDA_ERROR_OUT_OF_MEMORY, GetParam());
+    expectSameGradients(all_.gradient(program, data, w.parameters).value(), expected, "without one");
+    machine_.driver.forgetFailures();
+    missed += data.state().copy_with_target == nullptr ? 1 : 0;
+    expectSameGradients(all_.gradient(program, data, w.parameters).value(), expected, "with all");
+    ASSERT_NE(data.state().copy_with_target, nullptr);
+    EXPECT_THAT(data.state().copy_with_target->replicas, testing::Each(testing::NotNull()));
+  }
+  EXPECT_GT(missed, 0U);
 }
 
 TEST_P(PooledMemory, OutputOfAllDevicesIsThere) {

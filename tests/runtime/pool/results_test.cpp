@@ -78,7 +78,7 @@ TEST_P(ManyDevices, EveryDeviceHasAShare) {
   const Workload w = arithmeticWorkload(7, 64, 100, Precision::kF32);
   const Program program = all.compile(w.expressions);
   if (GetParam() == 1) return;
-  const auto shares = program.state().on_pool->shares();
+  const auto shares = poolProgramOf(program).shares();
   ASSERT_EQ(shares->size(), GetParam());
   for (std::size_t i = 0; i < shares->size(); ++i) {
     EXPECT_EQ((*shares)[i].device, i);

@@ -34,7 +34,7 @@ class PoolSharesMade : public testing::Test {
   static std::shared_ptr<const ProgramSource> source() {
     auto source = std::make_shared<ProgramSource>();
     source->math = Math::kStrict;
-    source->set(arithmeticWorkload(41, 30, 20, Precision::kF32).expressions, ProgramSource::Threads::kOne);
+    source->set(arithmeticWorkload(41, 30, 20, Precision::kF32).expressions, 0, false);
     return source;
   }
   Result<std::shared_ptr<const PoolShares>> sharesOn(DeviceNumbers devices, const Deadline& deadline = {}) {
@@ -113,10 +113,10 @@ TEST(PoolOthers, ServeAllEvaluations) {
         std::async(std::launch::async, [&] { return engine.loss(program, data, w.parameters).value(); }));
   }
   for (std::future<Losses>& evaluation : evaluations) expectSameLosses(evaluation.get(), expected, "of the others");
-  const auto others = program.state().on_pool->shares();
+  const auto others = poolProgramOf(program).shares();
   EXPECT_EQ(others->size(), 2U);
   expectSameLosses(engine.loss(program, data, w.parameters).value(), expected, "again");
-  EXPECT_EQ(program.state().on_pool->shares(), others);
+  EXPECT_EQ(poolProgramOf(program).shares(), others);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Generations of which every expression is new, as a search evaluates each of them once: from expressions in memory to
+// Generations of new expressions, as a search evaluates each of them once: from expressions in memory to
 // losses on the host, beside designs that prepare little.
 #include "tools/bench/scenarios/fresh.h"
 
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/engine_parts.h"
+#include "runtime/engine/parts.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
 #include "tools/bench/runs.h"
