@@ -1,6 +1,6 @@
 // Libraries allocate while they are initialised, before main(): std::bad_alloc would end in std::terminate() there, and
-// LLVM's allocators in abort(). The loader calls what is in .preinit_array before it initialises any library. Part of
-// the command alone; main() puts the usual handling back.
+// LLVM's allocators in abort(). The loader calls the functions in .preinit_array before it initialises any library.
+// Only the command has this; main() puts the usual handling back.
 #include <new>
 
 #include <llvm/Support/ErrorHandling.h>

@@ -1,5 +1,5 @@
-// The commands. Each adds its options to its part of the command line, and gives what is to be run once that is parsed.
-// A runner may throw CLI::ParseError for what only it can see to be a wrong use.
+// The commands. Each adds its options to its part of the command line, and gives the function to run once that is
+// parsed. A runner may throw CLI::ParseError for what only it can see to be a wrong use.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds the sr-jit command and the libraries (`cmake --install build/release` installs them), and
+# Installs missing packages, builds the sr-jit command and the libraries (`cmake --install build/release` installs them), and
 # evaluates a few formulas on the planets of the solar system, and finds Kepler's third law in their table.
-# Can be run again at any time: what is there is not installed or built twice.
+# Can be run again at any time: nothing is installed or built twice.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SRJIT_ROOT"

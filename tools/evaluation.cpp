@@ -31,7 +31,7 @@ std::size_t partSize(std::size_t rows, bool gpu) {
 }
 
 /// What evaluated the expressions, as ", interpreted" or ", 12 compiled, 3 interpreted". Empty if none was: fits and
-/// losses of graphs evaluate what is derived of the expressions.
+/// losses of graphs evaluate other expressions, which are derived of these.
 std::string servedWords(const ServedExpressions& served) {
   const std::pair<std::size_t, const char*> parts[] = {
       {served.compiled, "compiled"}, {served.direct, "direct code"}, {served.interpreted, "interpreted"}};

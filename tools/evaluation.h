@@ -1,5 +1,5 @@
 // What `run`, `loss` and `fit` have in common: data, expressions and an engine, made ready from the command line. All
-// functions throw ErrorException for what is wrong with options, data or machine.
+// functions throw ErrorException for faults of options, data or machine.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -62,7 +62,7 @@ PYTHON
 
 # Neither slows campaigns down: each allocation keeps few callers, and CI looks for uses of frames that have ended.
 [[ "$preset" == asan ]] || ASAN_OPTIONS+=":malloc_context_size=4:detect_stack_use_after_return=0"
-# Of programs that count lines, too: the tests alone are counted.
+# Of programs that count lines, too: only the tests are counted.
 export LLVM_PROFILE_FILE=/dev/null
 
 folder="$SRJIT_ROOT/build/fuzzing" commit=unknown

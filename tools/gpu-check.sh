@@ -9,9 +9,9 @@
 #   --skip-sanitizer   no compute-sanitizer
 #   --wheels DIR       also tests the Python package: DIR has its wheel and those that it and its tests need and the
 #                      machine's python3 lacks
-#   --only-bench       the benchmark alone
-#   --time-limit S     seconds for all of it (1500); what is not begun by then counts as failed
-#   --commit NAME      what was built, for the report
+#   --only-bench       only the benchmark
+#   --time-limit S     seconds for all of it (1500); later steps count as failed
+#   --commit NAME      the commit that was built, for the report
 #   --rehearse         without a GPU: the tests that can on the processor, and a quick benchmark of it
 #
 # The exit status is 0 if all passed, 1 if something failed, 2 for wrong usage, 3 without a GPU.

@@ -1,4 +1,4 @@
-// What the commands that show kernels have in common: which kernel, of which expressions, for what.
+// What the commands that show kernels have in common: the kernel, its expressions, and its target.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,8 +23,8 @@ namespace srjit {
 /// Which of a GPU's kernels is shown.
 enum class ShownKernel { kValues, kLoss, kInterpreter };
 
-/// What is shown: one graph of all expressions as it stands, code of which each kernel has a bounded length, or what
-/// the processor interprets.
+/// The code that is shown: one graph of all expressions as it stands, kernels of bounded length, or programs that the
+/// processor interprets.
 enum class KernelCode { kOneGraph, kDevice, kHost, kHostProgram };
 
 struct KernelOptions {
@@ -60,8 +60,8 @@ void addListingOption(CLI::App& app, KernelOptions& options);
 
 /// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions(),
 /// addLengthOption() and perhaps addListingOption(), and has no effect on the kernel that `options` and `tier` name;
-/// also for an architecture that `tier` has not, unless LLVM writes PTX for it: directCubin() refuses that with a
-/// reason. `tier` is kCompile or kDirect.
+/// also for an architecture that `tier` has not, unless LLVM writes PTX for it: the direct tier refuses that
+/// with a reason. `tier` is kCompile or kDirect.
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier);
 
 /// Throws CLI::ValidationError for an architecture that LLVM does not write PTX for.

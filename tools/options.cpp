@@ -176,8 +176,6 @@ Pipeline readPasses(const std::string& passes, Math math) {
 
 void addJsonOption(CLI::App& app, bool& json) { app.add_flag("--json", json, "print JSON"); }
 
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
-
 ExitStatus writeResults(std::string_view text) {
   Result<OutputFile> out = OutputFile::create("-");
   if (!out) return report(out.error());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "ir/text/lexer.h"
 #include "runtime/engine.h"
 #include "tools/files/expressions.h"
+#include "tools/json.h"
 #include "tools/report.h"
 
 namespace srjit {
@@ -122,10 +122,6 @@ ColumnNames readColumns(const std::string& columns);
 Pipeline readPasses(const std::string& passes, Math math);
 
 void addJsonOption(CLI::App& app, bool& json);
-
-/// JSON with indents. What is not UTF-8 becomes U+FFFD.
-using Json = nlohmann::ordered_json;
-std::string dump(const Json& json);
 
 /// Writes results to standard output, and reports what goes wrong.
 ExitStatus writeResults(std::string_view text);

@@ -11,61 +11,37 @@
 
 namespace srjit {
 
-using namespace std::chrono_literals;
+StatusLine::StatusLine(bool quiet, std::chrono::milliseconds interval)
+    : enabled_(!quiet && isatty(STDERR_FILENO) == 1),
+      interval_(interval),
+      next_(std::chrono::steady_clock::now() + std::chrono::milliseconds(500)) {}
 
-namespace {
+void StatusLine::hide() {
+  if (drawn_) tell("\r\x1b[K");
+  drawn_ = false;
+}
 
-bool isShown(bool quiet) { return !quiet && isatty(STDERR_FILENO) == 1; }
-
-/// What a line may take: one as wide as the terminal would wrap on some.
-std::size_t lineWidth() {
+void StatusLine::show(const std::function<std::string(std::size_t width)>& text) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!enabled_ || now < next_) return;
+  next_ = now + interval_;
+  drawn_ = true;
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col - 1u : 79u;
-}
-
-void clearLine(bool& drawn) {
-  if (drawn) tell("\r\x1b[K");
-  drawn = false;
-}
-
-}  // namespace
-
-Progress::Progress(std::string label, std::size_t total, bool quiet)
-    : label_(std::move(label)),
-      total_(total),
-      enabled_(total > 0 && isShown(quiet)),
-      next_(std::chrono::steady_clock::now() + 500ms) {}
-
-void Progress::hide() { clearLine(drawn_); }
-
-void Progress::advance(std::size_t steps) {
-  done_ = std::min(done_ + steps, total_);
-  const auto now = std::chrono::steady_clock::now();
-  if (!enabled_ || now < next_) return;
-  next_ = now + 100ms;
-  drawn_ = true;
-  tell('\r' + progressLine(label_, done_, total_, lineWidth()) + "\x1b[K");
-}
-
-StatusLine::StatusLine(bool quiet) : enabled_(isShown(quiet)), next_(std::chrono::steady_clock::now() + 500ms) {}
-
-void StatusLine::hide() { clearLine(drawn_); }
-
-void StatusLine::show(const std::function<std::string()>& text) {
-  const auto now = std::chrono::steady_clock::now();
-  if (!enabled_ || now < next_) return;
-  next_ = now + 250ms;
-  drawn_ = true;
-  std::string line = text();
-  const std::size_t width = lineWidth();
+  const std::size_t width = known ? size.ws_col - 1u : 79u;  // a line as wide as the terminal would wrap on some
+  std::string line = text(width);
   if (line.size() > width) {
-    std::size_t end = width - 3;
+    std::size_t end = std::max<std::size_t>(width, 3) - 3;
     while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0u) == 0x80u) --end;  // not within a UTF-8 character
     line.resize(end);
     line += "...";
   }
   tell('\r' + line + "\x1b[K");
+}
+
+void Progress::advance(std::size_t steps) {
+  done_ = std::min(done_ + steps, total_);
+  line_.show([&](std::size_t width) { return progressLine(label_, done_, total_, width); });
 }
 
 std::string progressLine(const std::string& label, std::size_t done, std::size_t total, std::size_t width) {

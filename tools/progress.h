@@ -1,4 +1,4 @@
-// A progress bar on a terminal.
+// One line of progress on a terminal.
 #pragma once
 
 #include <chrono>
@@ -8,45 +8,43 @@
 
 namespace srjit {
 
-/// Shows on standard error how far some work is, if that is a terminal; else does nothing. Draws at most ten times a
-/// second and not within the first half second, and clears its line when it ends. Not thread-safe.
-class Progress {
- public:
-  /// `total` steps of work called `label`. `quiet` shows nothing.
-  Progress(std::string label, std::size_t total, bool quiet);
-  ~Progress() { hide(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  /// `steps` more are done.
-  void advance(std::size_t steps = 1);
-
-  /// Clears the line, so that something else can be printed; the next advance() may draw again.
-  void hide();
-
- private:
-  std::string label_;
-  std::size_t total_, done_ = 0;
-  bool enabled_, drawn_ = false;
-  std::chrono::steady_clock::time_point next_;
-};
-
-/// One line of text on standard error that changes, under the same conditions. Draws at most four times a second, and
-/// clears the line when it ends. Not thread-safe.
+/// A line of text on standard error that changes, if that is a terminal; else does nothing. Draws at most once in
+/// `interval` and not within the first half second, and clears the line when it ends. Not thread-safe.
 class StatusLine {
  public:
-  explicit StatusLine(bool quiet);
+  /// `quiet` shows nothing.
+  explicit StatusLine(bool quiet, std::chrono::milliseconds interval = std::chrono::milliseconds(250));
   ~StatusLine() { hide(); }
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// Shows what `text` gives, cut to the width of the terminal; it is called only where there is something to draw.
-  void show(const std::function<std::string()>& text);
+  /// Shows what `text` makes for this width in bytes, cut to that; it is called only where there is something to draw.
+  void show(const std::function<std::string(std::size_t width)>& text);
+
+  /// Clears the line, so that something else can be printed; the next show() may draw again.
   void hide();
 
  private:
   bool enabled_, drawn_ = false;
+  std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point next_;
+};
+
+/// A bar that shows how far some work is, on such a line.
+class Progress {
+ public:
+  /// `total` steps of work called `label`.
+  Progress(std::string label, std::size_t total, bool quiet)
+      : label_(std::move(label)), total_(total), line_(quiet || total == 0, std::chrono::milliseconds(100)) {}
+
+  /// `steps` more are done.
+  void advance(std::size_t steps = 1);
+  void hide() { line_.hide(); }
+
+ private:
+  std::string label_;
+  std::size_t total_, done_ = 0;
+  StatusLine line_;
 };
 
 /// The bar as text: "label [#####     ]  50% (5/10)", at most `width` wide where the label allows.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package, and with --test installs it in a fresh virtual environment and tests it there.
-# Installs what is missing. Can be run again at any time.
+# Installs missing packages. Can be run again at any time.
 #
 #   tools/python.sh          build/wheel/srjit-*.whl
 #   tools/python.sh --test   also the tests; their report is build/python-tests.xml

@@ -32,12 +32,12 @@ ExitStatus report(const Error& error);
 /// or destructors. Removes temporary files, and ends the process with kMachineFailure.
 [[noreturn]] void reportAndExit(const char* message);
 
-/// Ends the process so many seconds from now, with kBadInput and the message of Limits::max_seconds, unless results are
-/// being written by then: nothing else can end LLVM or an assembler that takes minutes. Kills the programs of the
+/// Ends the process after this number of seconds, with kBadInput and the message of Limits::max_seconds, unless results
+/// are being written by then: nothing else can end LLVM or an assembler that takes minutes. Kills the programs of the
 /// toolkit that run, and removes temporary files. To be called once, by a program.
 void endProcessAfter(double seconds);
 
-/// From now on endProcessAfter() does not end the process, so that what is written is complete. Does not return if the
+/// From now on endProcessAfter() does not end the process, so that results are complete. Does not return if the
 /// end has begun.
 void beginResults() noexcept;
 

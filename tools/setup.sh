@@ -1,4 +1,4 @@
-# Sourced by the scripts of this folder: what this project needs from Debian 12, and the installing of what is missing.
+# Sourced by the scripts of this folder: what this project needs from Debian 12, and how missing packages are installed.
 # The list of packages stands here and nowhere else.
 
 SRJIT_BUILD_PACKAGES=(
@@ -45,7 +45,7 @@ missing_packages() {
   done
 }
 
-# install_packages NAME...: installs what is missing of them; touches neither the network nor root when nothing is.
+# install_packages NAME...: installs the missing ones; touches neither the network nor root when nothing is.
 install_packages() {
   command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
     fail "this script installs with apt-get, and this system has none" \
@@ -85,7 +85,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# describe_cuda: says what of NVIDIA's software is there, and what is left out without it.
+# describe_cuda: names the parts of NVIDIA's software that it finds, and what cannot be done without them.
 describe_cuda() {
   local root found=()
   for root in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/lib/cuda; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, then builds and runs every test. Can be run again at any time.
+# Installs missing packages, then builds and runs every test. Can be run again at any time.
 #
 #   tools/test.sh           everything: release, Python package, sanitizers, coverage, fuzzing, format, clang-tidy
-#   tools/test.sh --quick   the release preset's tests alone
+#   tools/test.sh --quick   only the release preset's tests
 #
 # The last line is `N passed, N failed` (and `, N skipped`); the exit status is 0 only if nothing failed.
 set -euo pipefail

@@ -1,4 +1,4 @@
-// What is said of wrong usage, where the command-line library's own words would not do.
+// Messages about wrong usage, where the command-line library's own words would not do.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ std::optional<ExitStatus> parseCommandLine(CLI::App& app, int argc, const char* 
 std::vector<std::string> commandWords(int argc, const char* const* argv);
 
 /// Throws CLI::ParseError for the first word that `app`, or the command that was given, does not accept. The library
-/// looks for those last, behind what is required or excluded, so call it where parsing failed for any reason.
+/// looks for those last, behind required and excluded options, so call it where parsing failed for any reason.
 void checkUnknownWords(const CLI::App& app);
 
 /// The library's message about `error` as one short line behind "sr-jit: ", which may hold words of the command line,

@@ -15,8 +15,8 @@ constexpr NodeId kNever = 0;  // node 0 is a leaf, so it uses nothing
 
 class HostEncoder {
  public:
-  explicit HostEncoder(const Dag& dag)
-      : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
+  HostEncoder(const Dag& dag, std::vector<NodeId>* computed)
+      : dag_(dag), computed_(computed), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
 
   HostProgram encode() {
     program_.outputs = static_cast<std::uint32_t>(dag_.roots().size());
@@ -38,7 +38,7 @@ class HostEncoder {
       }
     }
     for (std::uint32_t i = 0; i < dag_.roots().size(); ++i) {
-      if (!written[i]) emitMove(i, place_[dag_.roots()[i]]);
+      if (!written[i]) emitMove(i, dag_.roots()[i]);
     }
     return std::move(program_);
   }
@@ -78,12 +78,18 @@ class HostEncoder {
     freeOperands(id);
     place_[id] = output == kNoOutput ? takeSlot() : HostOperand(HostOperand::kOutput, output);
     instruction.destination = place_[id];
-    program_.instructions.push_back(instruction);
+    push(instruction, id);
   }
 
-  void emitMove(std::uint32_t output, HostOperand source) {
+  void push(const HostInstruction& instruction, NodeId computed) {
+    program_.instructions.push_back(instruction);
+    if (computed_ != nullptr) computed_->push_back(computed);
+  }
+
+  void emitMove(std::uint32_t output, NodeId root) {
+    const HostOperand source = place_[root];
     const HandlerKey key{-1, static_cast<std::uint8_t>(source.base() == HostOperand::kParameter)};
-    program_.instructions.push_back({handlerNumber(key), {HostOperand::kOutput, output}, {source, {}, {}}});
+    push({handlerNumber(key), {HostOperand::kOutput, output}, {source, {}, {}}}, root);
   }
 
   void freeOperands(NodeId id) {
@@ -105,6 +111,7 @@ class HostEncoder {
   }
 
   const Dag& dag_;
+  std::vector<NodeId>* computed_;
   HostProgram program_;
   std::vector<NodeId> last_use_;
   std::vector<HostOperand> place_;
@@ -148,7 +155,7 @@ HandlerKey handlerKey(std::uint32_t number) noexcept {
 
 std::uint32_t handlerNumbers() noexcept { return static_cast<std::uint32_t>((allOps().size() + 1) * kHandlerMasks); }
 
-Result<HostProgram> encodeForHost(const Dag& dag) {
+Result<HostProgram> encodeForHost(const Dag& dag, std::vector<NodeId>* computed) {
   const std::pair<std::size_t, const char*> limited[] = {
       {dag.variableCount(), "columns"},
       {dag.roots().size(), "roots"},
@@ -160,7 +167,7 @@ Result<HostProgram> encodeForHost(const Dag& dag) {
                  fmt::format("a graph with {} {}, expected at most {}", count, what, HostOperand::kMaxIndex),
                  {}};
   }
-  return HostEncoder(dag).encode();
+  return HostEncoder(dag, computed).encode();
 }
 
 std::string printProgram(const HostProgram& program, const Dag& dag) {

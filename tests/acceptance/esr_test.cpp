@@ -63,7 +63,7 @@ struct Agreement {
   std::atomic<std::size_t> values{0};      ///< compared
   std::atomic<std::size_t> non_finite{0};  ///< non-finite in the reference
   std::atomic<std::size_t> bounded{0};     ///< outside of the cheap tolerance, within the error bound
-  std::atomic<std::size_t> unpromised{0};  ///< likewise, but the error bound is infinite
+  std::atomic<std::size_t> unpromised{0};  ///< the same, with an infinite error bound
   std::atomic<std::size_t> other{0};       ///< of those: NaN in one, infinite in the other, or infinities of two signs
   std::atomic<std::size_t> flipped{0};     ///< of those: finite in one and not in the other
   std::atomic<std::size_t> wrong{0};

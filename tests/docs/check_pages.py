@@ -27,7 +27,7 @@ PLACEHOLDER = re.compile(r"<|/(?!README)[A-Z_]+(?:[./]|$)")
 
 
 def outside_code(lines):
-    """Yields (number, line) of what is neither in a fenced block nor indented as code."""
+    """Yields (number, line) of the lines that are neither in a fenced block nor indented as code."""
     fenced = False
     for number, line in enumerate(lines, start=1):
         if FENCE.match(line):

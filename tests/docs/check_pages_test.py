@@ -1,4 +1,4 @@
-"""check_pages.py finds what is wrong with pages made for it."""
+"""check_pages.py finds the faults of pages made for it."""
 
 import pathlib
 import tempfile

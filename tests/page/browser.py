@@ -124,7 +124,7 @@ class Page:
 
     def complaints(self):
         """Exceptions, messages of the console, and what the log has, as texts."""
-        self.value("0")  # what was said before comes before the answer
+        self.value("0")  # earlier events come before the answer
         texts = []
         for event in self.browser.events:
             if event.get("sessionId") != self.session:

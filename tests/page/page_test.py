@@ -88,7 +88,7 @@ class PageTest(unittest.TestCase):
             yield from (node for node in self.data["nodes"][line["node"]]["operands"])
 
     def lit(self):
-        """By place: the ids of what is lit there."""
+        """By place: the ids of the lit elements there."""
         return self.page.value("""(() => {
             const lit = {};
             for (const element of document.querySelectorAll(".lit")) {

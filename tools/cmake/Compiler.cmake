@@ -2,7 +2,7 @@
 
 find_program(SRJIT_CCACHE ccache)
 if(SRJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without these it would not keep what was compiled with precompiled headers.
+  # Without these it would keep nothing compiled with precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SRJIT_CCACHE})
 endif()
 

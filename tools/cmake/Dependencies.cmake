@@ -56,7 +56,7 @@ else()
   target_link_libraries(srjit_llvm INTERFACE LLVM)
 endif()
 
-# Shared libraries that lie beside a static command. Debian has oneTBB as a shared library alone, and that needs libstdc++
+# Shared libraries that lie beside a static command. Debian has oneTBB only as a shared library, and that needs libstdc++
 # and libgcc_s: these must be the ones the command uses, since an exception thrown in a task crosses all of them (with a
 # second, static copy inside the command, the unwinder aborts).
 set(SRJIT_BESIDE)

@@ -2,7 +2,7 @@
 
 # srjit_check_device_clang(FAULT COMMAND...): sets FAULT to why the command, a clang with its flags, does not compile the
 # headers that code for a GPU includes, with its first error; to nothing if it does. A command is tried once: the cache
-# keeps what became of it until the command is another one. What is wrong with our own sources is not found here, and
+# keeps its result until the command is another one. Faults of our own sources are not found here, and
 # fails the build.
 function(srjit_check_device_clang fault)
   if(NOT "${ARGN}" STREQUAL "${SRJIT_DEVICE_CLANG_TRIED}")

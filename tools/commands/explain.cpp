@@ -55,7 +55,7 @@ ExitStatus runExplain(const ExplainOptions& options) {
   request.data = std::move(data);
   std::optional<OutputFile> out;  // before the work, so that a bad place costs none
   if (!options.out.empty()) out = OutputFile::create(options.out).value();
-  const explain::Json explanation = explain::explain(request).value();
+  const Json explanation = explain::explain(request).value();
   const std::string text = options.json ? explain::asJson(explanation, true) + '\n'
                            : out        ? explain::asPage(explanation)
                                         : explain::asText(explanation);

@@ -1,8 +1,9 @@
-// Commands that show what is compiled: llvm, ptx, cubin, sass, bytecode, asm.
+// Commands that show compiled code: llvm, ptx, cubin, sass, bytecode, asm.
 #include <filesystem>
 
 #include <fmt/format.h>
 
+#include "compiler/direct/emitter.h"
 #include "compiler/host/jit.h"
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
@@ -11,10 +12,12 @@
 #include "compiler/kernels/graph_listing.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/rows_kernel.h"
+#include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
+#include "compiler/target/architecture.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
-#include "tools/direct_code.h"
+#include "tools/failure.h"
 #include "tools/kernel_options.h"
 
 namespace srjit {
@@ -107,6 +110,37 @@ struct CubinOptions : TierOptions {
   std::string out;
   bool json = false;
 };
+
+/// Makes errors of the lines whose roots have no code, and reports them.
+void refuseRoots(KernelInput& input, std::span<const std::uint32_t> roots, const DirectOptions& options) {
+  std::vector<SourceLine*> lines;  // of the roots, in order
+  for (SourceLine& line : input.lines) {
+    if (line.ok()) lines.push_back(&line);
+  }
+  for (const std::uint32_t root : roots) {
+    lines[root]->fail(
+        failure(Errc::kUnsupported, "its code of the direct tier {}; use --tier compile", tooLongText(options)));
+    report(lines[root]->expression.error());
+  }
+}
+
+/// The direct tier's image with one kernel of all good expressions, which are one graph (KernelCode::kOneGraph). Those
+/// without code become errors of their lines and are reported; the image is empty if no other is left.
+Cubin directCubin(KernelInput& input, const KernelOptions& options) {
+  DirectOptions direct;
+  direct.architecture = architectureOf(options.arch).number;
+  direct.precision = options.precision;
+  direct.math = options.math;
+  direct.loss = options.device().loss;
+  Result<DirectEmitter> emitter = DirectEmitter::create(direct);
+  if (!emitter) throwError(failure(emitter.error().code, "{}; use --tier compile", emitter.error().message));
+  const DirectPart part = emitter->emit(input.graphs[0]);
+  refuseRoots(input, part.refused, direct);
+  if (part.groups.empty()) return {};
+  const DirectImage image = joinDirect({&part, 1}, direct).value();
+  const KernelDescription kernel = directKernel(image);
+  return {writeCubin({&kernel, 1}, direct.architecture), {{.name = kernel.name, .registers = kernel.registers}}};
+}
 
 /// Writes the cubin, and gives the facts to print.
 std::string cubinText(KernelInput& input, const CubinOptions& options) {

@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 
+#include "ir/ops.h"
 #include "ir/text/lexer.h"
 #include "passes/dag.h"
 #include "passes/node_numbers.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/explain/graphs.h"
+#include "tools/explain/line_diff.h"
 #include "tools/failure.h"
-#include "tools/line_diff.h"
 #include "tools/options.h"
 
 namespace srjit {
@@ -29,17 +30,17 @@ struct Step {
   std::size_t nodes;
   double seconds;
   std::string graph;              ///< only if asked for
-  std::vector<DiffLine> changes;  ///< likewise; none where nothing changed
+  std::vector<DiffLine> changes;  ///< only if asked for; none where nothing changed
 };
 
 /// The graph from the expressions to the end.
 struct Stages {
   std::size_t nodes;  ///< before the first pass
-  std::string input;  ///< likewise; only with --print-after
+  std::string input;  ///< before the first pass; only with --print-after
   std::vector<Step> steps;
   std::string result;
-  std::vector<std::string> roots;           ///< what each root is; only with --gradient
-  std::vector<explain::NamedGraph> graphs;  ///< only with --dot: those that are to be drawn
+  std::vector<std::string> roots;                   ///< what each root is; only with --gradient
+  std::vector<std::pair<std::string, Dag>> graphs;  ///< only with --dot: those that are to be drawn, with names
 };
 
 std::string_view exactnessWord(Exactness exactness) { return exactness == Exactness::kExact ? "exact" : "bounded"; }
@@ -94,6 +95,42 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   return stages;
 }
 
+/// The statements of one graph, whose nodes begin with `prefix`.
+std::string statementsOf(const Dag& dag, const std::string& prefix, explain::NodeNames& names) {
+  const explain::Ids ids = names.of(dag);
+  std::string text;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    text += node.isOperator() ? fmt::format("    {}{} [label=\"{} {}\"];\n", prefix, id, ids[id], infoOf(node.op).name)
+                              : fmt::format("    {}{} [label=\"{}\", shape=ellipse];\n", prefix, id, ids[id]);
+    const bool exchangeable = node.isOperator() && node.arity() == 2 && infoOf(node.op).has(OpProps::kCommutative);
+    const bool ordered = node.arity() > 1 && !exchangeable;
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) {
+      text += fmt::format("    {0}{1} -> {0}{2}{3};\n", prefix, id, node.operands[k],
+                          ordered ? fmt::format(" [label=\"{}\"]", k) : "");
+    }
+  }
+  for (std::size_t root = 0; root < dag.roots().size(); ++root) {
+    text += fmt::format("    {0}root{1} [label=\"root {1}\", shape=plaintext];\n    {0}root{1} -> {0}{2};\n", prefix,
+                        root, dag.roots()[root]);
+  }
+  return text;
+}
+
+/// One digraph; of several graphs, each is a cluster. Operators have the numbers of printDag(), which are the same in
+/// all of them; operands are numbered from 0 where their order matters.
+std::string dotOf(std::span<const std::pair<std::string, Dag>> graphs) {
+  explain::NodeNames names;
+  std::string text = "digraph srjit {\n  node [shape=box, fontname=\"monospace\"];\n";
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    const std::string statements = statementsOf(graphs[g].second, fmt::format("g{}n", g), names);
+    text += graphs.size() == 1
+                ? statements
+                : fmt::format("  subgraph cluster{} {{\n    label=\"{}\";\n{}  }}\n", g, graphs[g].first, statements);
+  }
+  return text + "}\n";
+}
+
 std::string textReport(const Stages& stages) {
   std::string text =
       fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", stages.nodes);
@@ -139,9 +176,7 @@ ExitStatus runPasses(const PassesOptions& options) {
   if (batch.empty()) return batchStatus(list, options.expressions);
   Stages stages = stagesOf(batch, pipeline, options);
   if (options.gradient) stages.roots = explain::derivativeRootNames(batch);
-  const std::string text = options.dot    ? explain::dotOf(stages.graphs)
-                           : options.json ? jsonReport(stages)
-                                          : textReport(stages);
+  const std::string text = options.dot ? dotOf(stages.graphs) : options.json ? jsonReport(stages) : textReport(stages);
   return std::max(writeResults(text), batchStatus(list, options.expressions));
 }
 

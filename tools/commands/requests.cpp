@@ -6,15 +6,13 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/token_errors.h"
 #include "runtime/loss_text.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
 #include "tools/failure.h"
-#include "tools/options.h"
-#include "tools/search/resume/parse_json.h"
+#include "tools/json.h"
 
 namespace srjit {
 namespace {
@@ -49,7 +47,7 @@ T memberOf(const Json& request, const char* name, T otherwise) {
   }
 }
 
-/// Throws kInvalid for what is no integer, or not in the range of T.
+/// Throws kInvalid for a value that is no integer, or not in the range of T.
 template <class T>
 T integerOf(const Json& json, const char* name) {
   const bool is_large = json.is_number_unsigned() && !std::in_range<T>(json.get<std::uint64_t>());
@@ -138,7 +136,7 @@ LossOptions lossOf(const Json& request) {
   return loss;
 }
 
-/// A list with null for what is no number: JSON has neither NaN nor infinities.
+/// A list with null for NaN and infinities: JSON has neither.
 Json numbersJson(std::span<const double> numbers) {
   Json list = Json::array();
   for (const double number : numbers) list.push_back(std::isfinite(number) ? Json(number) : Json());
@@ -307,7 +305,7 @@ Json jsonAnswer(const RequestServer& server, const std::string& line) {
   Json answer = Json::object();
   const Answering answering(server);
   try {
-    const Json request = search::parseJson(line).value();
+    const Json request = parseJson(line).value();
     if (request.is_object() && request.contains("id")) answer["id"] = request["id"];
     answer.update(resultsOf(answering, request));
   } catch (const ErrorException& problem) {
@@ -320,7 +318,7 @@ Json jsonAnswer(const RequestServer& server, const std::string& line) {
   return answer;
 }
 
-/// What is no UTF-8 becomes U+FFFD.
+/// Bytes that are not UTF-8 become U+FFFD.
 std::string lineOf(const Json& answer) { return answer.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace

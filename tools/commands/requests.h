@@ -20,7 +20,7 @@ struct RequestServer {
 std::string describeServer(const RequestServer& server);
 
 /// The answer to a line, whatever it has: one line, without its end, with an object that has the request's id, if it
-/// has one, and results or an error. Throws std::bad_alloc alone. Thread-safe.
+/// has one, and results or an error. Throws only std::bad_alloc. Thread-safe.
 std::string answerRequest(const RequestServer& server, const std::string& line);
 
 /// The answer to a line of more than `max_bytes`, which is not read; so it has no id.

@@ -151,7 +151,7 @@ ExitStatus runSearch(SearchCommand options) {
   auto resumed = checkpoint.read(search::fingerprintOf(data, options.search)).value();
   StatusLine line(evaluation.quiet);
   options.search.progress = [&](const search::SearchState& state) {
-    line.show([&] { return progressText(state, options.search.seconds, data.names); });
+    line.show([&](std::size_t) { return progressText(state, options.search.seconds, data.names); });
   };
   options.search.stop = [] { return interrupted.load(); };
   options.search.checkpoint = [&](const search::SearchState& state, bool is_last) { checkpoint.take(state, is_last); };

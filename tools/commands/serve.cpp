@@ -16,7 +16,7 @@ bool write(const std::string& line) {
   return std::cout.good();
 }
 
-/// Reads a line without its end, of which no more than `max_bytes` are kept, unless that is 0; false at the end of the
+/// Reads a line without its end, and keeps at most `max_bytes` of it, unless that is 0; false at the end of the
 /// input. `is_cut`: it has more.
 bool readLine(std::string& line, std::uint64_t max_bytes, bool& is_cut) {
   line.clear();
@@ -38,7 +38,7 @@ ExitStatus runServe(const EvaluationOptions& options) {
   const LoadedData loaded = loadData(options);
   const RequestServer server{loaded.engine, loaded.data, viewOf(loaded.roles).names};
   // A client need not guess when the data are read.
-  if (!write(describeServer(server))) return kDone;  // runMain() reports what was lost
+  if (!write(describeServer(server))) return kDone;  // runMain() reports the loss
   std::string line;
   bool is_cut = false;
   while (readLine(line, max_bytes, is_cut)) {

@@ -1,6 +1,7 @@
 #include "tools/explain/explanation.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -10,10 +11,8 @@
 
 namespace srjit {
 
-// The files of tools/explain/page/, in a source that the build makes.
-extern const char* const kTextOf_page_html;
-extern const char* const kTextOf_page_css;
-extern const char* const kTextOf_page_js;
+// The files of tools/explain/page/, in sources that the build makes.
+extern const std::span<const unsigned char> kPage_html, kPage_css, kPage_js;
 
 namespace explain {
 namespace {
@@ -44,6 +43,8 @@ void addStage(Json& to, const char* what, Result<Json> stage) {
     to["notices"].push_back(fmt::format("no {}: {}", what, stage.error().message));
   }
 }
+
+std::string textOf(std::span<const unsigned char> bytes) { return {bytes.begin(), bytes.end()}; }
 
 /// Replaces the line `mark` of the page.
 void fill(std::string& page, std::string_view mark, std::string_view text) {
@@ -95,9 +96,9 @@ std::string asJson(const Json& explanation, bool indent) {
 std::string asPage(const Json& explanation) {
   std::string json;
   for (const char c : asJson(explanation, false)) c == '<' ? json += "\\u003c" : json += c;  // it begins no tag
-  std::string page = kTextOf_page_html;
-  fill(page, "/* page.css */", kTextOf_page_css);
-  fill(page, "/* page.js */", kTextOf_page_js);
+  std::string page = textOf(kPage_html);
+  fill(page, "/* page.css */", textOf(kPage_css));
+  fill(page, "/* page.js */", textOf(kPage_js));
   fill(page, "/* explanation */", json);
   return page;
 }

@@ -8,16 +8,13 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/error.h"
 #include "ir/expression.h"
 #include "ir/text.h"
 #include "passes/pass.h"
+#include "tools/json.h"
 
 namespace srjit::explain {
-
-using Json = nlohmann::ordered_json;
 
 /// The most tokens that all expressions have together: nobody can read a page of more.
 inline constexpr std::size_t kMostTokens = 200;
@@ -36,7 +33,7 @@ struct Request {
   bool times = true;    ///< measure
 };
 
-/// What is made of the expressions. A stage that this machine or build lacks is a notice. Errors: kInvalid for more
+/// Explains the expressions. A stage that this machine or build lacks is a notice. Errors: kInvalid for more
 /// than kMostTokens tokens, data with too few columns, or texts of other expressions; those of an engine on the
 /// processor, where times are measured.
 Result<Json> explain(const Request& request);

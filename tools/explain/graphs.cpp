@@ -7,14 +7,23 @@
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/ops.h"
+#include "ir/text/words.h"
 #include "passes/rewrite_log.h"
 #include "passes/working_dag.h"
-#include "tools/line_diff.h"
+#include "tools/explain/line_diff.h"
 
 namespace srjit::explain {
 namespace {
 
 constexpr std::size_t kLongestInfix = 60;  // tokens
+
+Id leafId(const Dag& dag, const Node& node) {
+  if (node.kind == Token::Kind::kVariable) return fmt::format("x{}", node.index);
+  if (node.kind == Token::Kind::kConstant) return text::numberText(node.value, dag.precision());
+  const ParameterSource& source = dag.parameters()[node.index];
+  if (source.isLiteral()) return text::numberText(source.literal, dag.precision());
+  return fmt::format("p{}@{}", source.index, source.expression);
+}
 
 /// What a pass leaves: its result, and the graph that it worked on, which has all nodes and terms that rules saw.
 struct PassTrace {
@@ -106,7 +115,7 @@ void addFirings(const PassTrace& trace, NodeNames& names, Json& to) {
   for (const auto& [before, after] : trace.replaced) to["replaced"].push_back({ids[before], ids[after]});
 }
 
-/// What is known of nodes by themselves: those of `dag` that `nodes` does not have yet.
+/// The facts about single nodes: those of `dag` that `nodes` does not have yet.
 class NodeTable {
  public:
   NodeTable(const Request& request, NodeNames& names, Json& nodes)
@@ -161,7 +170,7 @@ NodeId nodeOf(Dag& graph, const Token& token, std::size_t expression, const Oper
   __builtin_unreachable();
 }
 
-/// Expression `e` and its tokens, each of which is also a node of `graph`: that has all expressions as they were given,
+/// Expression `e` and its tokens. Each token is also a node of `graph`, which has all expressions as they were given,
 /// and so gains no node here.
 Result<Json> sourceOf(const Request& request, std::size_t e, Dag graph, const Ids& ids) {
   const std::span<const Token> tokens = request.expressions[e].tokens();
@@ -209,6 +218,25 @@ void addGradient(const Request& request, const Dag& input, NodeNames& names, Nod
 }
 
 }  // namespace
+
+Ids NodeNames::of(const Dag& dag) {
+  const std::vector<std::size_t> numbers = numbers_.of(dag);
+  Ids ids;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    ids.push_back(node.isOperator() ? fmt::format("%{}", numbers[id]) : leafId(dag, node));
+  }
+  return ids;
+}
+
+std::vector<std::pair<Id, std::string>> NodeNames::linesOf(const Dag& dag) {
+  std::vector<std::pair<Id, std::string>> lines;
+  for (const std::string& line : splitLines(printDag(dag, numbers_))) {
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with('%')) lines.emplace_back(line.substr(0, equals), line.substr(equals + 3));
+  }
+  return lines;
+}
 
 std::vector<std::string> derivativeRootNames(std::span<const Expression> batch) {
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// The graphs of an explanation: expressions, passes, rules, derivatives; and graphs as Graphviz's dot reads them.
+// The graphs of an explanation: expressions, passes, rules, derivatives.
 #pragma once
 
 #include <span>
@@ -39,14 +39,5 @@ std::vector<std::string> derivativeRootNames(std::span<const Expression> batch);
 /// Runs the passes. Sets the members `sources`, `nodes`, `graphs` and, with parameters, `gradient`; else adds a notice.
 /// Errors: kInvalid, a text that is not that of its expression.
 Result<FinalGraph> addGraphs(const Request& request, Json& to);
-
-struct NamedGraph {
-  std::string name;
-  Dag dag;
-};
-
-/// One digraph; of several graphs, each is a cluster. Operators have the numbers of printDag(), which are the same in
-/// all of them; operands are numbered from 0 where their order matters.
-std::string dotOf(const std::vector<NamedGraph>& graphs);
 
 }  // namespace srjit::explain

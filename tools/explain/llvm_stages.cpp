@@ -8,8 +8,8 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/nvptx/rows_kernel.h"
+#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
-#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 #include <set>
 #include <tuple>
@@ -8,49 +7,46 @@
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "ir/ops.h"
+#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
-#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
 
 constexpr NodeId kNothing = ~NodeId{0};
 
-/// Finds nodes by what they compute.
+/// Finds nodes of a graph without constants by what they compute.
 class NodeFinder {
  public:
   explicit NodeFinder(const Dag& dag) : dag_(dag) {
     for (NodeId id = 0; id < dag.size(); ++id) {
       const Node& node = dag.node(id);
-      const auto which = node.kind == Token::Kind::kOp         ? static_cast<std::uint64_t>(node.op)
-                         : node.kind == Token::Kind::kConstant ? std::bit_cast<std::uint64_t>(node.value)
-                                                               : node.index;
+      const auto which = node.isOperator() ? static_cast<std::uint32_t>(node.op) : node.index;
       ids_[{node.kind, which, node.isOperator() ? node.operands : Operands{}}] = id;
     }
   }
 
   NodeId variable(std::uint32_t column) const { return at(Token::Kind::kVariable, column); }
   NodeId parameter(std::uint32_t index) const { return at(Token::Kind::kParameter, index); }
-  NodeId constant(double value) const { return at(Token::Kind::kConstant, std::bit_cast<std::uint64_t>(value)); }
   /// Operands of commutative operators may stand in either order.
   NodeId apply(Op op, Operands operands) const {
     for (std::size_t k = static_cast<std::size_t>(arityOf(op)); k < kMaxArity; ++k) operands[k] = 0;
-    const NodeId found = at(Token::Kind::kOp, static_cast<std::uint64_t>(op), operands);
+    const NodeId found = at(Token::Kind::kOp, static_cast<std::uint32_t>(op), operands);
     if (found != kNothing || !infoOf(op).has(OpProps::kCommutative)) return found;
     std::swap(operands[0], operands[1]);
-    return at(Token::Kind::kOp, static_cast<std::uint64_t>(op), operands);
+    return at(Token::Kind::kOp, static_cast<std::uint32_t>(op), operands);
   }
   bool isLeaf(NodeId id) const { return id != kNothing && !dag_.node(id).isOperator(); }
 
  private:
-  NodeId at(Token::Kind kind, std::uint64_t which, const Operands& operands = {}) const {
+  NodeId at(Token::Kind kind, std::uint32_t which, const Operands& operands = {}) const {
     const auto found = ids_.find({kind, which, operands});
     return found == ids_.end() ? kNothing : found->second;
   }
 
   const Dag& dag_;
-  /// By kind; operator, index or bits of the value; and operands.
-  std::map<std::tuple<Token::Kind, std::uint64_t, Operands>, NodeId> ids_;
+  /// By kind; operator or index; and operands.
+  std::map<std::tuple<Token::Kind, std::uint32_t, Operands>, NodeId> ids_;
 };
 
 /// The machine of the GPU's interpreter over nodes.
@@ -198,39 +194,17 @@ Result<Json> bytecodeStage(const Request& request, const FinalGraph& graph) {
 }
 
 Result<Json> hostProgramStage(const FinalGraph& graph) {
-  const Result<HostProgram> program = encodeForHost(graph.dag);
+  std::vector<NodeId> computed;
+  const Result<HostProgram> program = encodeForHost(graph.dag, &computed);
   if (!program) return program.error();
   Stage stage{"host-bytecode", "CPU interpreter", "program of the processor's interpreter",
               "as sr-jit bytecode --host prints it: each instruction runs over a block of rows", ";"};
-  const NodeFinder finder(graph.dag);
-  std::map<std::pair<HostOperand::Base, std::uint32_t>, NodeId> places;  // slots and outputs
-  const auto nodeIn = [&](HostOperand operand) {
-    if (operand.base() == HostOperand::kColumn) return finder.variable(operand.index());
-    if (operand.base() == HostOperand::kParameter) {
-      // Constants that no pass hoisted are behind the parameters.
-      const std::size_t parameters = graph.dag.parameters().size();
-      return operand.index() < parameters ? finder.parameter(operand.index())
-                                          : finder.constant(program->constants[operand.index() - parameters]);
-    }
-    const auto found = places.find({operand.base(), operand.index()});
-    return found == places.end() ? kNothing : found->second;
-  };
   const std::vector<std::string> lines = splitLines(printProgram(*program, graph.dag));
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const HostInstruction& instruction = program->instructions[i];
-    const HandlerKey key = handlerKey(instruction.handler);
-    const int arity = key.op < 0 ? 1 : arityOf(static_cast<Op>(key.op));
-    Operands operands{};
-    for (int k = 0; k < arity; ++k) operands[static_cast<std::size_t>(k)] = nodeIn(instruction.operands[k]);
-    const NodeId made = key.op < 0 ? operands[0] : finder.apply(static_cast<Op>(key.op), operands);
-    places[{instruction.destination.base(), instruction.destination.index()}] = made;
-    Ids ids;
-    if (made != kNothing) ids.push_back(graph.ids[made]);
-    for (int k = 0; k < arity && key.op >= 0; ++k) {
-      const NodeId operand = operands[static_cast<std::size_t>(k)];
-      if (finder.isLeaf(operand) && std::ranges::find(ids, graph.ids[operand]) == ids.end()) {
-        ids.push_back(graph.ids[operand]);
-      }
+    Ids ids = {graph.ids[computed[i]]};
+    for (const NodeId operand : graph.dag.node(computed[i]).inputs()) {
+      const Id& id = graph.ids[operand];
+      if (!graph.dag.node(operand).isOperator() && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
     }
     stage.lines.push_back({lines[i], std::move(ids)});
   }

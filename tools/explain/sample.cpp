@@ -15,12 +15,12 @@
 namespace srjit::explain {
 namespace {
 
-constexpr std::size_t kBoundRows = 256;          // of which error bounds are taken
+constexpr std::size_t kBoundRows = 256;          // for error bounds
 constexpr std::size_t kTimedRows = 65'536;       // if no data are given
 constexpr std::size_t kLongestBounded = 10'000;  // tokens of what a node computes
 constexpr int kRepetitions = 5;
 
-/// The parameters of expression `e`, of which those that are not given are 1.
+/// The parameters of expression `e`, where missing ones are 1.
 std::vector<double> parametersOf(const Request& request, std::size_t e) {
   std::vector<double> values(request.expressions[e].parameterCount(), 1.0);
   const std::vector<double> given = e < request.parameters.size() ? request.parameters[e] : std::vector<double>{};

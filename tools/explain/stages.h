@@ -39,8 +39,8 @@ Result<Json> ptxStage(const Request& request, const FinalGraph& graph);
 Result<Json> hostIrStage(const Request& request, const FinalGraph& graph);
 Result<Json> assemblyStage(const Request& request, const FinalGraph& graph);
 
-/// Programs of the interpreters of a GPU and of the processor. The nodes of a token are found by running the program
-/// over nodes instead of numbers: the operator that it computes and leaves that it reads.
+/// Programs of the interpreters of a GPU and of the processor. The nodes of an instruction are the one that it computes
+/// and the leaves that it reads. Those of a token are found by running the program over nodes instead of numbers.
 Result<Json> bytecodeStage(const Request& request, const FinalGraph& graph);
 Result<Json> hostProgramStage(const FinalGraph& graph);
 
@@ -73,7 +73,7 @@ void addErrorBounds(const Request& request, const FinalGraph& graph, const Sampl
 Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
                   Json& to);
 
-/// Measures the tiers of the processor, and those of the first GPU if there is one that can be used.
+/// Measures the tiers of the processor, and those of the first GPU, if it can be used.
 Status addTimes(const Request& request, const Sample& sample, Json& to);
 
 }  // namespace srjit::explain

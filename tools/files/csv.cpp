@@ -57,7 +57,7 @@ struct Position {
   }
 };
 
-/// What is wrong, and with which cell, or with which blank line, counted from 1.
+/// The fault, and its cell, or its blank line, counted from 1.
 struct Fault {
   std::size_t record, field, blank_line;
   std::string message;

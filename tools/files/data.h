@@ -56,7 +56,7 @@ Result<std::vector<std::string>> parseCsvHeader(std::string_view text, std::stri
 /// The columns by their role.
 struct Roles {
   std::vector<std::string> names;   ///< of the variables; empty if the table is not named
-  std::vector<OtherColumn> others;  ///< the target and the weights, likewise
+  std::vector<OtherColumn> others;  ///< the target and the weights; empty if the table is not named
   std::vector<std::span<const double>> variables;
   std::span<const double> target, weights;  ///< empty if not asked for
 };

@@ -14,7 +14,7 @@
 
 namespace srjit {
 
-/// Bounds of what is read from elsewhere; 0: none.
+/// Bounds of input; 0: none.
 struct InputLimits {
   std::size_t max_nodes = 0;    ///< of an expression (Limits)
   std::uint64_t max_bytes = 0;  ///< of a file (readFile())
@@ -22,7 +22,7 @@ struct InputLimits {
 
 /// One expression as it was given, good or bad.
 struct SourceLine {
-  std::string text;               ///< the expression alone
+  std::string text;               ///< without parameters
   std::string origin;             ///< the file, or "expression 3"
   std::size_t line = 1;           ///< in the origin, from 1
   Result<Expression> expression;  ///< or a complete message: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret
@@ -36,8 +36,8 @@ struct SourceLine {
   std::span<const double> parameters() const noexcept;
 };
 
-/// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces, of which there may be no more
-/// than the expression has parameters. Blank lines and lines whose first character is '#' are skipped. "-" is standard
+/// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces, at most as many
+/// as the expression has parameters. Blank lines and lines whose first character is '#' are skipped. "-" is standard
 /// input; .gz and .xz are decompressed. A bad line is in the list with its error; the call fails (kIo) only where the
 /// file cannot be read, or has too many bytes (kLimit).
 Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
@@ -60,12 +60,12 @@ Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<st
 bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames& columns = {});
 
 /// What commands print for a line with --json: an object with its index, status, for a bad line message, and `members`
-/// (JSON text such as "\"loss\":1"; may be empty). What is not UTF-8 becomes U+FFFD.
+/// (JSON text such as "\"loss\":1"; may be empty). Bytes that are not UTF-8 become U+FFFD.
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view members = {});
 /// The same with a status of its own.
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view status, std::string_view members);
 
-/// `text` as a JSON string, likewise.
+/// `text` as a JSON string, with U+FFFD for bytes that are not UTF-8.
 std::string jsonString(std::string_view text);
 
 }  // namespace srjit

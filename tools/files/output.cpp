@@ -17,7 +17,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <llvm/ADT/StringRef.h>
+#include <llvm/ADT/SmallString.h>
+#include <llvm/Support/FileSystem.h>
 #include <llvm/Support/Signals.h>
 
 #include "compiler/lowering/llvm_scope.h"
@@ -169,16 +170,8 @@ struct OutputFile::State {
     });
   }
 
-  /// Opens an unnamed file in the directory for temporary files.
-  bool openElsewhere() {
-    std::error_code failed;
-    std::string name = (fs::temp_directory_path(failed) / "sr-jit-XXXXXX").string();
-    file = failed ? -1 : mkostemp(name.data(), O_CLOEXEC);
-    return file >= 0 && unlink(name.c_str()) == 0;
-  }
-
   bool openReplacement() {
-    existing = openat(folder, target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    existing = openat(folder, target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
     if (existing < 0) return errno == ENOENT && openBeside(0666);
     struct stat facts{};
     if (fstat(existing, &facts) != 0) return false;
@@ -194,9 +187,11 @@ struct OutputFile::State {
           stays || fchown(file, static_cast<uid_t>(-1), facts.st_gid) != 0 || fchmod(file, facts.st_mode & 07777) != 0;
       return true;
     }
+    // The bytes wait in the directory for temporary files.
     const int refused = errno;
     stays = true;
-    if (openElsewhere()) return true;
+    llvm::SmallString<64> name;
+    if (!llvm::sys::fs::createTemporaryFile("sr-jit", "part", file, name)) return unlink(name.c_str()) == 0;
     errno = refused;
     return false;
   }

@@ -14,7 +14,7 @@ namespace srjit {
 /// unchanged if writing fails or the process ends before. A temporary name is removed when the process is ended by a
 /// signal, except SIGKILL. Not thread-safe.
 ///
-/// - "-" is standard output. It, /dev/stdout, /dev/fd/N and what is no regular file (devices, pipes) are written
+/// - "-" is standard output. It, /dev/stdout, /dev/fd/N, devices and pipes are written
 ///   directly: the first bytes may be there before the last.
 /// - A symbolic link stays: the file that it points to is written, also where that is not there yet.
 /// - An existing file that cannot be replaced without losing something is overwritten in publish(): one of another

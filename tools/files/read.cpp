@@ -42,7 +42,7 @@ Error cannotRead(const std::string& path, int number) {
   return {Errc::kIo, fmt::format("cannot read {}: {}", displayName(path), std::strerror(number)), {}};
 }
 
-/// So many bytes are read at once.
+/// Bytes that are read at once.
 constexpr std::size_t kReadBytes = 1 << 20;
 
 Error tooManyBytes(const std::string& path, std::uint64_t max_bytes, const char* when = "") {

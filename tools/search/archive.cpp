@@ -42,14 +42,13 @@ std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) 
   return candidates;
 }
 
-Status polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front) {
+void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front) {
   std::vector<Finalist> finalists;
   for (const Candidate& candidate : candidates) {
     finalists.push_back({candidate.archived->individual.tree, candidate.link});
   }
-  if (const Status polished = polisher.polish(finalists, front); !polished) return polished;
+  polisher.polish(finalists, front);
   for (const Candidate& candidate : candidates) candidate.archived->is_polished = true;
-  return okStatus();
 }
 
 }  // namespace srjit::search

@@ -1,4 +1,4 @@
-// The best trees of every complexity and link, of which formulas are made.
+// The best trees of every complexity and link, from which formulas are made.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct Candidate {
 /// The best first. Trees that a simpler one is as good as are marked as polished, and left out.
 std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives);
 
-/// Adds to `front` what `polisher` makes of the candidates, and marks them. On an error, nothing changes. Errors: those
-/// of Polisher::polish().
-Status polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front);
+/// Adds to `front` what `polisher` makes of the candidates, and marks them. Throws as Polisher::polish(), and then
+/// changes nothing.
+void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front);
 
 }  // namespace srjit::search

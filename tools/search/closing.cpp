@@ -94,28 +94,25 @@ std::vector<Finalist> linearFinalists(const SearchSetup& setup) {
   return finalists;
 }
 
-Status addLinear(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
+void addLinear(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
   const std::vector<Finalist> finalists = linearFinalists(setup);
   Slices slices(kMostAtOnce);
   for (std::size_t done = 0; done < finalists.size() && !closed.stop_requested();) {
     const std::size_t size = slices.next(finalists.size() - done);
-    if (const Status status = polisher.polish(std::span(finalists).subspan(done, size), front); !status) return status;
+    polisher.polish(std::span(finalists).subspan(done, size), front);
     done += size;
   }
-  return okStatus();
 }
 
-Status polishArchives(SearchState& state, const Polisher& polisher, const std::stop_token& closed) {
+void polishArchives(SearchState& state, const Polisher& polisher, const std::stop_token& closed) {
   Slices slices(kMostAtOnce);
   for (std::size_t left = kMostPolished; left > 0 && !closed.stop_requested();) {
     const std::vector<Candidate> candidates = unpolished(state.archives);
     if (candidates.empty()) break;
     const std::size_t size = slices.next(std::min(left, candidates.size()));
-    const Status status = polishCandidates(std::span(candidates).first(size), polisher, state.front);
-    if (!status) return status;
+    polishCandidates(std::span(candidates).first(size), polisher, state.front);
     left -= size;
   }
-  return okStatus();
 }
 
 /// The chosen formula first, then from the most exact one on.
@@ -129,7 +126,7 @@ std::vector<const Formula*> byImportance(const Front& front) {
 }
 
 /// Formulas that there is no time for stay as they are.
-Result<Front> roundInSlices(const Front& front, const Polisher& polisher, const std::stop_token& closed) {
+Front roundInSlices(const Front& front, const Polisher& polisher, const std::stop_token& closed) {
   const std::vector<const Formula*> formulas = byImportance(front);
   std::vector<Formula> rounded;
   Slices slices(formulas.size());
@@ -138,10 +135,9 @@ Result<Front> roundInSlices(const Front& front, const Polisher& polisher, const 
     const std::size_t size = slices.next(formulas.size() - done);
     Front some(front.floor());
     for (const Formula* formula : std::span(formulas).subspan(done, size)) some.add(*formula);
-    const Result<Front> result = polisher.round(some);
+    untilStopped(closed, [&] { some = polisher.round(some); });
     if (closed.stop_requested()) break;
-    if (!result) return result.error();
-    rounded.insert(rounded.end(), result->formulas().begin(), result->formulas().end());
+    rounded.insert(rounded.end(), some.formulas().begin(), some.formulas().end());
     done += size;
   }
   for (const Formula* formula : std::span(formulas).subspan(done)) rounded.push_back(*formula);
@@ -153,27 +149,24 @@ Result<Front> roundInSlices(const Front& front, const Polisher& polisher, const 
 
 }  // namespace
 
-Result<std::optional<std::string>> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                               const Polisher& polisher, const std::stop_token& closed) {
+std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
+                                       const Polisher& polisher, const std::stop_token& closed) {
   const bool is_first = state.generations == 0 && end != SearchEnd::kEnough;
-  Status status = okStatus();
-  if (is_first) status = addLinear(state.front, setup, polisher, closed);
-  if (status && end != SearchEnd::kEnough) status = polishArchives(state, polisher, closed);
-  // A call that was cut off fails, or gives worse fits than it could have.
-  if (!status && !closed.stop_requested()) return status.error();
-  Result<Front> rounded = roundInSlices(state.front, polisher, closed);
-  if (!rounded) return rounded.error();
-  state.front = *std::move(rounded);
+  untilStopped(closed, [&] {
+    if (is_first) addLinear(state.front, setup, polisher, closed);
+    if (end != SearchEnd::kEnough) polishArchives(state, polisher, closed);
+  });
+  state.front = roundInSlices(state.front, polisher, closed);
+  const bool is_late = end == SearchEnd::kTime;
   if (is_first) {
-    return std::optional<std::string>(
-        std::string("the search ended within its first generation, so it has few formulas, most of them linear") +
-        (end == SearchEnd::kTime ? "; it needs more seconds, or fewer islands, offspring or rows" : ""));
+    return std::string("the search ended within its first generation, so it has few formulas, most of them linear") +
+           (is_late ? "; it needs more seconds, or fewer islands, offspring or rows" : "");
   }
-  if (!closed.stop_requested()) return std::optional<std::string>();
-  return std::optional<std::string>(
-      std::string("the search ended before all formulas were fitted and rounded, so some have more digits than they "
-                  "need") +
-      (end == SearchEnd::kTime ? "; it needs more seconds" : ""));
+  if (!closed.stop_requested()) return {};
+  return std::string(
+             "the search ended before all formulas were fitted and rounded, so some have more digits than they "
+             "need") +
+         (is_late ? "; it needs more seconds" : "");
 }
 
 }  // namespace srjit::search

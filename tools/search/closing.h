@@ -14,8 +14,8 @@ namespace srjit::search {
 /// rest stays as it is. `polisher` must end its calls when `closed` is requested. Archived trees become formulas,
 /// unless the search ended with `kEnough`. If no generation was completed, formulas that are linear in the best columns
 /// are added. Gives a sentence for the user about what there was no time for, or none. Without a request the result
-/// depends on `state` only. Errors: those of the polisher.
-Result<std::optional<std::string>> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                               const Polisher& polisher, const std::stop_token& closed);
+/// depends on `state` only. Throws what the polisher throws.
+std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
+                                       const Polisher& polisher, const std::stop_token& closed);
 
 }  // namespace srjit::search

@@ -17,6 +17,7 @@
 
 #include "ir/mix.h"
 #include "runtime/platform/guarded.h"
+#include "tools/failure.h"
 #include "tools/search/archive.h"
 #include "tools/search/closing.h"
 #include "tools/search/group.h"
@@ -72,14 +73,14 @@ class Run {
         fits_before_(state.fits),
         begun_(timekeeper.begun()) {}
 
-  Result<SearchEnd> run();
+  SearchEnd run();
   void takeTime() { state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - begun_).count(); }
 
  private:
   using Groups = std::array<Group, 2>;
 
-  Status generate(Groups& groups);
-  Status polishSome();
+  void generate(Groups& groups);
+  void polishSome();
   std::optional<SearchEnd> reason() const;
   SearchEnd dropGeneration(SearchState& complete, const Groups& groups);
 
@@ -94,13 +95,13 @@ class Run {
 };
 
 /// Every few generations, and at once if the best tree looks exact.
-Status Run::polishSome() {
+void Run::polishSome() {
   const std::vector<Candidate> candidates = unpolished(state_.archives);
-  if (candidates.empty()) return okStatus();
+  if (candidates.empty()) return;
   const bool looks_exact = std::fabs(candidates.front().archived->individual.loss) < setup_.looks_exact;
-  if (state_.generations % kPolishEvery != 0 && !looks_exact) return okStatus();
+  if (state_.generations % kPolishEvery != 0 && !looks_exact) return;
   const std::span<const Candidate> all = candidates;
-  return polishCandidates(all.first(std::min(all.size(), kPolishedAtOnce)), polisher_, state_.front);
+  polishCandidates(all.first(std::min(all.size(), kPolishedAtOnce)), polisher_, state_.front);
 }
 
 std::optional<SearchEnd> Run::reason() const {
@@ -112,24 +113,21 @@ std::optional<SearchEnd> Run::reason() const {
 }
 
 /// One generation of all islands.
-Status Run::generate(Groups& groups) {
+void Run::generate(Groups& groups) {
   auto& [first, second] = groups;
-  struct Step {
-    Group* group;
-    Status (Group::*run)();
-  };
   // begin() takes longest: while one group breeds, the device and the host fit for the other. After the last step both
   // have ended the same generation: what the first has begun since changes nothing of its islands.
-  const Step generation[] = {{&first, &Group::fit},  {&second, &Group::begin}, {&first, &Group::end},
-                             {&second, &Group::fit}, {&first, &Group::begin},  {&second, &Group::end}};
-  for (const auto& [group, run] : generation) {
-    if (const Status status = (group->*run)(); !status) return status;
-  }
+  first.fit();
+  second.begin();
+  first.end();
+  second.fit();
+  first.begin();
+  second.end();
   ++state_.generations;
   state_.candidates = candidates_before_ + first.candidates() + second.candidates();
   state_.fits = fits_before_ + first.fits() + second.fits();
   for (const Island& island : state_.islands) archive(state_.archives[island.link], island.population);
-  return polishSome();
+  polishSome();
 }
 
 /// A generation that was cut off depends on timing, so it is dropped. Its trees are used only if no generation is
@@ -147,7 +145,7 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
   return timekeeper_.cause().value_or(SearchEnd::kStopped);
 }
 
-Result<SearchEnd> Run::run() {
+SearchEnd Run::run() {
   const GroupContext context{setup_.grammars,         setup_.screen,      options_.island,    options_.seed,
                              options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
@@ -160,11 +158,10 @@ Result<SearchEnd> Run::run() {
   const std::stop_token ended = timekeeper_.ended();
   SearchState complete;
   keep(state_, complete);
-  Status status = groups[0].begin();
+  untilStopped(ended, [&] { groups[0].begin(); });
   while (true) {
-    if (status) status = generate(groups);
+    if (!ended.stop_requested()) untilStopped(ended, [&] { generate(groups); });
     if (ended.stop_requested()) return dropGeneration(complete, groups);
-    if (!status) return status.error();
     takeTime();
     timekeeper_.onCaller([&] {
       if (options_.progress) options_.progress(state_);
@@ -179,13 +176,13 @@ Result<SearchEnd> Run::run() {
   }
 }
 
-/// A search goes on from `resumed`, or begins with a constant. Errors: kInvalid for a state of another search.
-Result<SearchState> firstState(const DataView& data, const SearchOptions& options, const SearchSetup& setup,
-                               const Polisher& polisher, std::optional<SearchState> resumed) {
+/// A search goes on from `resumed`, or begins with a constant. Throws kInvalid for a state of another search.
+SearchState firstState(const DataView& data, const SearchOptions& options, const SearchSetup& setup,
+                       const Polisher& polisher, std::optional<SearchState> resumed) {
   const std::uint64_t fingerprint = fingerprintOf(data, options);
   if (resumed) {
-    if (resumed->fingerprint != fingerprint) return invalid("the search to resume was of other data or options");
-    if (!isSound(*resumed, setup, options)) return invalid("the state of the search to resume is damaged");
+    if (resumed->fingerprint != fingerprint) refuse("the search to resume was of other data or options");
+    if (!isSound(*resumed, setup, options)) refuse("the state of the search to resume is damaged");
     return *std::move(resumed);
   }
   SearchState state{.fingerprint = fingerprint,
@@ -193,46 +190,37 @@ Result<SearchState> firstState(const DataView& data, const SearchOptions& option
                     .islands = newIslands(options.islands, setup.links.size()),
                     .archives = std::vector<std::vector<Archived>>(setup.links.size()),
                     .front = Front(setup.floor)};
-  if (const Status added = polisher.addConstant(state.front); !added) return added.error();
+  polisher.addConstant(state.front);
   return state;
 }
 
-Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& options, std::optional<SearchState> resumed,
-                                Timekeeper& timekeeper) {
-  const Result<SearchSetup> setup = setUp(data, options, resumed ? resumed->rows : 0, timekeeper.ended());
-  if (!setup) return setup.error();
-  const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
-  const DataView searched = setup->searched.view();
-  const Result<Polisher> polisher = Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links,
-                                                     {setup->grammar, setup->loss, setup->is_scaled});
-  if (!polisher) return polisher.error();
-  const Result<Polisher> in_time = polisher->withStop(timekeeper.ended()),
-                         closing = polisher->withStop(timekeeper.closed());
-  if (!in_time) return in_time.error();
-  if (!closing) return closing.error();
-  Result<SearchState> state = firstState(data, options, *setup, *polisher, std::move(resumed));
-  if (!state) return state.error();
-  Run run(options, *setup, *in_time, timekeeper, *state);
-  tbb::task_arena arena(static_cast<int>(setup->engine.options().threads));
-  Result<SearchEnd> end = arena.execute([&] { return run.run(); });
-  if (!end) return end.error();
+SearchResult searchFrom(const DataView& data, const SearchOptions& options, std::optional<SearchState> resumed,
+                        Timekeeper& timekeeper) {
+  const SearchSetup setup = setUp(data, options, resumed ? resumed->rows : 0, timekeeper.ended());
+  const RowSet* held_out = setup.held_out.size() > 0 ? &setup.held_out : nullptr;
+  const DataView searched = setup.searched.view();
+  const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.links,
+                                             {setup.grammar, setup.loss, setup.is_scaled});
+  const Polisher in_time = polisher.withStop(timekeeper.ended()), closing = polisher.withStop(timekeeper.closed());
+  SearchState state = firstState(data, options, setup, polisher, std::move(resumed));
+  Run run(options, setup, in_time, timekeeper, state);
+  tbb::task_arena arena(static_cast<int>(setup.engine.options().threads));
+  const SearchEnd end = arena.execute([&] { return run.run(); });
   timekeeper.close();
-  const auto unfinished =
-      arena.execute([&] { return closeSearch(*state, *end, *setup, *closing, timekeeper.closed()); });
-  if (!unfinished) return unfinished.error();
+  const auto unfinished = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
   run.takeTime();
-  if (state->front.empty()) {
-    return invalid(
-        fmt::format("no formula has a finite loss on these data, of {} trees and the constants; the loss may not "
-                    "be defined for this target, or its values are too large",
-                    state->candidates));
+  if (state.front.empty()) {
+    refuse(
+        "no formula has a finite loss on these data, of {} trees and the constants; the loss may not be defined for "
+        "this target, or its values are too large",
+        state.candidates);
   }
-  SearchResult result{.state = *std::move(state),
-                      .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : *end,
-                      .engine = setup->wide,
-                      .device = setup->engine.options().device,
-                      .notices = setup->engine.notices()};
-  if (*unfinished) result.notices.push_back(**unfinished);
+  SearchResult result{.state = std::move(state),
+                      .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : end,
+                      .engine = setup.wide,
+                      .device = setup.engine.options().device,
+                      .notices = setup.engine.notices()};
+  if (unfinished) result.notices.push_back(*unfinished);
   return result;
 }
 
@@ -248,8 +236,10 @@ Result<SearchResult> search(const DataView& data, const SearchOptions& options, 
         options.seconds > 0 && resumed ? std::max(options.seconds - resumed->seconds, 1e-9) : options.seconds;
     Timekeeper timekeeper(options.stop, options.begun.value_or(Clock::now()), seconds);
     std::optional<Result<SearchResult>> result;
-    timekeeper.run(
-        [&] { result = guarded([&] { return searchFrom(data, options, std::move(resumed), timekeeper); }); });
+    timekeeper.run([&] {
+      result =
+          guarded([&]() -> Result<SearchResult> { return searchFrom(data, options, std::move(resumed), timekeeper); });
+    });
     return *std::move(result);
   });
 }

@@ -5,10 +5,10 @@
 //
 // Every island has a link of the target (link.h). Islands are in two groups; while the device evaluates the trees of
 // one, the host breeds those of the other. Each generation of a group: breed (island.h), losses on some rows, short
-// fits of the constants of what is worth it (screen.h), survivors. The best trees of every complexity are archived, and
+// fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are archived, and
 // every few generations become formulas of the front (formulas/polish.h).
 //
-// What is found depends on the data, the options and the seed, but neither on the number of threads nor on that of
+// The formulas depend on the data, the options and the seed, but neither on the number of threads nor on that of
 // devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,
 // and the search closes (closing.h) with what the generations before it have found.
 #pragma once
@@ -54,16 +54,16 @@ struct SearchState {
 
 struct SearchOptions {
   GrammarOptions grammar = {};
-  /// The device, threads and mathematics of the search. Precision::kF32 is for selection alone: formulas of the front
+  /// The device, threads and mathematics of the search. Precision::kF32 is only for selection: formulas of the front
   /// are fitted and judged in f64.
   EngineOptions engine = {};
   /// An engine to select with, instead of one that is made with these options, which are then not read.
   std::optional<Engine> selecting_engine = {};
-  /// What is minimised: nmse and other losses of squared errors, by which islands select after linear scaling, or any
-  /// other that fits minimise, by which they select as it is.
+  /// The loss to minimise: nmse and other losses of squared errors, by which islands select after linear scaling, or
+  /// any other that fits minimise, by which they select as it is.
   LossOptions loss = {.kind = LossKind::kNmse};
   std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
-  /// Time of the search, of which at most a fifth and a second more are taken; 0: no limit.
+  /// Time of the search, which takes at most a fifth and a second more; 0: no limit.
   double seconds = 60;
   std::optional<Timekeeper::Clock::time_point> begun = {};  ///< from when `seconds` count; not set: from the call on
   std::uint64_t generations = 0;                            ///< 0: no limit

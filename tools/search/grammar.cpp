@@ -25,7 +25,7 @@ struct StandIn {
 constexpr StandIn kStandIns[] = {
     {Op::kSquare, Op::kMul}, {Op::kCube, Op::kMul}, {Op::kInv, Op::kDiv}, {Op::kNeg, Op::kSub}, {Op::kNeg, Op::kMul}};
 
-constexpr std::size_t kScalingShare = 3;  // of the largest complexity, scaling may take one part of so many
+constexpr std::size_t kScalingShare = 3;  // scaling may take this part of the largest complexity, 1 / 3
 
 constexpr std::size_t at(Op op) { return static_cast<std::size_t>(op); }
 

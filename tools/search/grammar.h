@@ -45,7 +45,7 @@ std::vector<OperatorUse> defaultOperators();
 /// no number from 1 to 1000, no operator at all.
 Result<std::vector<OperatorUse>> parseOperators(std::string_view text);
 
-/// Of "sin:cos:0,exp:exp:1": at most 0 cos within a sin, and so on. Errors (kInvalid) likewise.
+/// Of "sin:cos:0,exp:exp:1": at most 0 cos within a sin, and so on. Errors (kInvalid), with the column.
 Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
 
 /// GrammarOptions made ready for use. Immutable; thread-safe.
@@ -55,8 +55,8 @@ Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
 /// stands for.
 class Grammar {
  public:
-  /// Of trees over so many variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and a
-  /// largest complexity that admits no operator.
+  /// Of trees over this number of variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and
+  /// a largest complexity that admits no operator.
   static Result<Grammar> create(GrammarOptions options, std::size_t variables);
 
   const GrammarOptions& options() const noexcept { return options_; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <stop_token>
+#include <utility>
 
 #include "ir/mix.h"
 #include "runtime/platform/deadline.h"
@@ -38,18 +39,15 @@ Group::Group(const GroupContext& context, std::vector<Island>& all, std::span<co
 }
 
 template <class Step>
-Status Group::forEach(const Step& step) {
-  std::vector<Status> statuses(batches_.size(), okStatus());
-  tbb::parallel_for(std::size_t{0}, batches_.size(), [&](std::size_t b) { statuses[b] = step(batches_[b]); });
-  const auto bad = std::ranges::find_if(statuses, [](const Status& status) { return !status; });
-  return bad == statuses.end() ? okStatus() : *bad;
+void Group::forEach(const Step& step) {
+  tbb::parallel_for(std::size_t{0}, batches_.size(), [&](std::size_t b) { step(batches_[b]); });
 }
 
-Status Group::begin() {
-  return forEach([&](Batch& batch) { return begin(batch); });
+void Group::begin() {
+  forEach([&](Batch& batch) { begin(batch); });
 }
 
-Status Group::begin(Batch& batch) const {
+void Group::begin(Batch& batch) const {
   batch.offspring.resize(batch.islands.size());
   // Only loops of breeding are cancelled, never those of an engine. An isolated context does not take the state of the
   // context around it when it is first used, so it may be cancelled before.
@@ -62,37 +60,32 @@ Status Group::begin(Batch& batch) const {
             breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed);
       },
       breeding);
-  if (context_->ended.stop_requested()) return stoppedByCaller();
+  if (context_->ended.stop_requested()) throwError(stoppedByCaller());
   batch.trees.clear();
   for (const std::vector<Individual>& children : batch.offspring) {
     for (const Individual& child : children) batch.trees.push_back(child.tree);
   }
-  if (batch.trees.empty()) return okStatus();
+  if (batch.trees.empty()) return;
   batch.tokens.set(batch.trees);
-  Result<Pending<Losses>> pending = context_->screen.submitLoss(batch.tokens, batch.link);
-  if (!pending) return pending.error();
-  batch.losses = *std::move(pending);
-  return okStatus();
+  batch.losses = context_->screen.submitLoss(batch.tokens, batch.link);
 }
 
-Status Group::fit() {
+void Group::fit() {
   // One after the other, since threads that wait here would be missed where the losses are computed.
   for (Batch& batch : batches_) {
     if (!batch.losses) continue;
-    const Result<Losses> losses = std::move(*batch.losses).result();
-    batch.losses.reset();
-    if (!losses) return losses.error();
-    auto loss = losses->values.begin();
+    const Losses losses = (*std::exchange(batch.losses, std::nullopt)).result().value();
+    auto loss = losses.values.begin();
     for (std::vector<Individual>& children : batch.offspring) {
       for (Individual& child : children) child.loss = usable(*loss++);
     }
     batch.has_losses = true;
-    candidates_ += losses->values.size();
+    candidates_ += losses.values.size();
   }
-  return forEach([&](Batch& batch) { return submitFits(batch); });
+  forEach([&](Batch& batch) { submitFits(batch); });
 }
 
-Status Group::submitFits(Batch& batch) const {
+void Group::submitFits(Batch& batch) const {
   batch.fitted.clear();
   std::vector<std::vector<std::size_t>> chosen(batch.islands.size());
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
@@ -113,20 +106,13 @@ Status Group::submitFits(Batch& batch) const {
       }
     }
   }
-  if (batch.fitted.empty()) return okStatus();
-  Result<Pending<Fits>> pending = context_->screen.submitFit(trees, batch.link, context_->fit_iterations);
-  if (!pending) return pending.error();
-  batch.fits = *std::move(pending);
-  return okStatus();
+  if (!batch.fitted.empty()) batch.fits = context_->screen.submitFit(trees, batch.link, context_->fit_iterations);
 }
 
-Status Group::end() {
+void Group::end() {
   for (Batch& batch : batches_) {
     if (!batch.fits) continue;
-    const Result<Fits> fits = std::move(*batch.fits).result();
-    batch.fits.reset();
-    if (!fits) return fits.error();
-    takeFits(batch, *fits);
+    takeFits(batch, (*std::exchange(batch.fits, std::nullopt)).result().value());
     fits_ += batch.fitted.size();
   }
   // Before any island changes, since trees come from others.
@@ -135,12 +121,11 @@ Status Group::end() {
       immigrate((*islands_)[batch.islands[i]], batch.offspring[i]);
     }
   }
-  return forEach([&](Batch& batch) {
+  forEach([&](Batch& batch) {
     batch.has_losses = false;
     tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
       survive((*islands_)[batch.islands[i]], std::move(batch.offspring[i]), context_->island);
     });
-    return okStatus();
   });
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "tools/search/evolution.h"
@@ -25,20 +26,20 @@ struct GroupContext {
   std::stop_token ended;  ///< ends a step with an error of kLimit
 };
 
-/// One generation of some islands in three steps, each of which leaves work on the device, or takes its results. Call
-/// them in this order, again and again; between end() and begin() the islands are consistent. After a step that gave an
-/// error, a group can only be destroyed. Not thread-safe; uses the threads of TBB's arena.
+/// One generation of some islands in three steps. Each leaves work on the device, or takes its results. Call
+/// them in this order, again and again; between end() and begin() the islands are consistent. After a step that threw
+/// an ErrorException, a group can only be destroyed. Not thread-safe; uses the threads of TBB's arena.
 class Group {
  public:
   /// Of the islands of `all` with these numbers; `context` and `all` are borrowed.
   Group(const GroupContext& context, std::vector<Island>& all, std::span<const std::size_t> numbers);
 
   /// Breeds, and submits the losses of the offspring.
-  Status begin();
-  /// Waits for the losses, and submits fits of what is worth it.
-  Status fit();
+  void begin();
+  /// Waits for the losses, and submits fits of promising trees.
+  void fit();
   /// Waits for the fits, lets single trees migrate, and selects.
-  Status end();
+  void end();
 
   /// Takes the offspring whose losses are known to the archives of their links, even after an error.
   void archiveOffspring(std::vector<std::vector<Archived>>& archives) const;
@@ -47,11 +48,6 @@ class Group {
   std::uint64_t fits() const noexcept { return fits_; }
 
  private:
-  /// A child whose constants are fitted, and which of them.
-  struct Fitted {
-    Individual* child;
-    Exponents exponents;
-  };
   /// Some islands of one link, whose trees are evaluated together.
   struct Batch {
     std::size_t link;
@@ -61,16 +57,17 @@ class Group {
     TokenBatch tokens = {};                               ///< the same as arrays; both kept for their memory
     std::optional<Pending<Losses>> losses = {};           ///< of all offspring, in order
     bool has_losses = false;                              ///< of the offspring, which are there
-    std::vector<Fitted> fitted = {};                      ///< those that `fits` are of
+    /// The children that `fits` are of, and which constants of each.
+    std::vector<std::pair<Individual*, Exponents>> fitted = {};
     std::optional<Pending<Fits>> fits = {};
   };
-  Status begin(Batch& batch) const;
-  Status submitFits(Batch& batch) const;
+  void begin(Batch& batch) const;
+  void submitFits(Batch& batch) const;
   void takeFits(Batch& batch, const Fits& fits) const;
   void immigrate(const Island& island, std::vector<Individual>& offspring) const;
-  /// Calls `step` for every batch, on several threads; gives the error of the first that has one.
+  /// Calls `step` for every batch, on several threads.
   template <class Step>
-  Status forEach(const Step& step);
+  void forEach(const Step& step);
 
   const GroupContext* context_;
   std::vector<Island>* islands_;

@@ -38,7 +38,7 @@ struct IslandOptions {
 
 /// The offspring of one generation, without losses: mutants and crossings of parents from the population, or random
 /// trees where it is empty. All are different from each other and from the population in structure or constants, so
-/// there may be fewer than asked for. Depends on the island, the options and `seed` alone, and not on the number of
+/// there may be fewer than asked for. Depends on the island, the options and `seed`, and not on the number of
 /// threads. Uses all threads of TBB's arena.
 std::vector<Individual> breed(const Island& island, const Grammar& grammar, const IslandOptions& options,
                               std::uint64_t seed);

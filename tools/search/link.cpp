@@ -67,7 +67,7 @@ bool admits(const Link& link, std::span<const double> target) {
   if (!std::ranges::all_of(target, link.admits)) return false;
   const auto [least, most] = std::ranges::minmax(target, {}, link.forward);
   const double first = link.forward(least), last = link.forward(most);
-  // An engine in f32 refuses a target of which it would see zeros only.
+  // An engine in f32 refuses a target that is all zeros in f32.
   const double largest = std::max(std::fabs(first), std::fabs(last));
   return first < last && largest >= double{std::numeric_limits<float>::min()};
 }

@@ -36,6 +36,12 @@ void TokenBatch::set(std::span<const std::span<const Token>> trees) {
   });
 }
 
+Engine withStop(const Engine& engine, std::stop_token stop) {
+  Limits limits = engine.options().limits;
+  limits.stop = std::move(stop);
+  return engine.withLimits(limits).value();
+}
+
 bool isOfSquares(const LossOptions& loss) noexcept {
   return !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
 }
@@ -80,8 +86,8 @@ Expression predictionOffBy(double error) {
 
 }  // namespace
 
-Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
-                                      const RowSet& rows) {
+SharesAsLosses lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
+                              const RowSet& rows) {
   const double squares = sumOfSquares(rows, rows.targetMean());
   SharesAsLosses losses{};
   if (isOfSquares(loss)) {
@@ -98,16 +104,13 @@ Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& l
   DataView view = rows.view();
   view.columns = {ColumnView(rows.target)};
   view.names = {};
-  const Result<Dataset> data = engine.upload(view);
-  if (!data) return data.error();
-  const Result<Losses> found = engine.loss(engine.compile(predictions), *data, {}, loss);
-  if (!found) return found.error();
-  if (found->values[0] != 0) {
+  const Losses found = engine.loss(engine.compile(predictions), engine.upload(view).value(), {}, loss).value();
+  if (found.values[0] != 0) {
     losses.fill(-std::numeric_limits<double>::infinity());
     return losses;
   }
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    losses[i] = std::fmin(found->values[2 * i + 1], found->values[2 * i + 2]);
+    losses[i] = std::fmin(found.values[2 * i + 1], found.values[2 * i + 2]);
     if (!std::isfinite(losses[i])) losses[i] = 0;
   }
   return losses;
@@ -118,8 +121,8 @@ double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) n
   return lossOfSum(loss, share * share * sumOfSquares(rows, 0), rows);
 }
 
-Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                              const LossOptions& loss, bool is_scaled) {
+Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+                      const LossOptions& loss, bool is_scaled) {
   LossOptions screened = loss;
   if (isOfSquares(loss)) {
     const LossKind plain = rows.hasOneTarget() ? LossKind::kMse : LossKind::kNmse;
@@ -131,21 +134,18 @@ Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::spa
     for (const double y : rows.target) target.push_back(link->forward(y));
     DataView view = rows.view();
     view.target = ColumnView(target);
-    Result<Dataset> data = engine.upload(view);
-    if (!data) return data.error();
-    screen.data_.push_back(*std::move(data));
+    screen.data_.push_back(engine.upload(view).value());
   }
   return screen;
 }
 
-Result<Pending<Losses>> Screen::submitLoss(const TokenBatch& trees, std::size_t link) const {
-  return engine_.submitLoss(trees.view(), data_[link], {}, loss_);
+Pending<Losses> Screen::submitLoss(const TokenBatch& trees, std::size_t link) const {
+  return engine_.submitLoss(trees.view(), data_[link], {}, loss_).value();
 }
 
-Result<Pending<Fits>> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
-  const Result<Program> program = engine_.compile(batch.trees.view(), {.deferred = true});
-  if (!program) return program.error();
-  return engine_.submitFit(*program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations});
+Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
+  const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
+  return engine_.submitFit(program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations}).value();
 }
 
 }  // namespace srjit::search

@@ -1,4 +1,4 @@
-// The quick look at many trees: losses and short fits on rows for selection, of which each link has a target of its
+// The quick look at many trees: losses and short fits on rows for selection. Each link has a target of its
 // own.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "runtime/engine.h"
@@ -42,14 +43,14 @@ class Screen {
  public:
   /// `loss` is what the search minimises. One of squared errors is the normalised one against the target of the link,
   /// of a + b f with the best a and b if `is_scaled`; others, for which there can be only the identity, are computed as
-  /// they are. `rows` may go afterwards. Errors: those of Engine::upload().
-  static Result<Screen> create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                               const LossOptions& loss, bool is_scaled);
+  /// they are. `rows` may go afterwards. Throws the errors of the engine, as all of these do.
+  static Screen create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+                       const LossOptions& loss, bool is_scaled);
 
   /// Losses of `trees`, which are read before this returns. Not finite: not to be used.
-  Result<Pending<Losses>> submitLoss(const TokenBatch& trees, std::size_t link) const;
-  /// Fits of so many passes at most.
-  Result<Pending<Fits>> submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const;
+  Pending<Losses> submitLoss(const TokenBatch& trees, std::size_t link) const;
+  /// Fits of at most `iterations` passes.
+  Pending<Fits> submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const;
 
  private:
   Screen(Engine engine, LossOptions loss) : engine_(std::move(engine)), loss_(std::move(loss)) {}
@@ -59,6 +60,9 @@ class Screen {
   std::vector<Dataset> data_;  ///< by link
 };
 
+/// The engine, whose calls end with an error of kLimit when `stop` is requested.
+Engine withStop(const Engine& engine, std::stop_token stop);
+
 /// Whether `loss` is a function of the sum of squared errors, so that scaling and links make sense.
 bool isOfSquares(const LossOptions& loss) noexcept;
 
@@ -67,10 +71,9 @@ using SharesAsLosses = std::array<double, 3>;
 
 /// The losses of formulas that leave these shares of the variance. Of a loss that is no function of the squared errors,
 /// what it is if each prediction is off by the root of such a variance, to the side where the loss is smaller; minus
-/// infinity, which no loss is below, if the loss of exact predictions is not 0. Errors: those of Engine::loss(), whose
-/// engine must be of Precision::kF64.
-Result<SharesAsLosses> lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
-                                      const RowSet& rows);
+/// infinity, which no loss is below, if the loss of exact predictions is not 0. `engine` must be of Precision::kF64.
+SharesAsLosses lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
+                              const RowSet& rows);
 
 /// The loss, one of squares, of predictions that are off by this share of each target; for other losses minus infinity.
 double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept;

@@ -7,14 +7,13 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "ir/mix.h"
+#include "tools/failure.h"
 
 namespace srjit::search {
 namespace {
 
-constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // of which rows are drawn
+constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // for drawing rows
 constexpr std::size_t kFittedRows = 16384;
 constexpr double kLooksExact = 1e-9;  // a share of the target's variance in f32 that may be 0 in f64
 constexpr double kFloor = 1e-22;      // the share of the target's variance that is rounding in f64
@@ -46,106 +45,87 @@ RowSet pick(const RowSet& rows, std::size_t most, std::uint64_t seed) {
   return gatherRows(rows.view(), picked);
 }
 
-Status checkData(const DataView& data, const SearchOptions& options) {
-  if (!data.target) return invalid("a search needs a target");
-  if (data.target->size == 0) return invalid("the data have no row");
+void checkData(const DataView& data, const SearchOptions& options) {
+  if (!data.target) refuse("a search needs a target");
+  if (data.target->size == 0) refuse("the data have no row");
   const auto isEqual = [&](const ColumnView& column) { return column.size == data.target->size; };
   if (!std::ranges::all_of(data.columns, isEqual) || (data.weights && !isEqual(*data.weights))) {
-    return invalid("columns, target and weights differ in length");
+    refuse("columns, target and weights differ in length");
   }
-  return options.loss.nan == NanPolicy::kSkip ? okStatus() : checkFinite(data);
+  if (options.loss.nan != NanPolicy::kSkip) checkFinite(data).value();
 }
 
 bool areOfIdentity(std::span<const std::string> links) {
   return std::ranges::all_of(links, [](const std::string& link) { return link == allLinks().front().name; });
 }
 
-Status checkOptions(const SearchOptions& options) {
-  if (options.islands < 2) return invalid("a search has at least 2 islands");
-  if (options.island.population < 2 || options.island.offspring < 1) return invalid("an island is too small");
-  if (options.island.patience < 1) return invalid("an island has patience for at least 1 generation");
-  if (options.fit_iterations < 1) return invalid("a fit has at least 1 pass");
-  if (!(options.fit_share >= 0 && options.fit_share <= 1)) return invalid("the share that is fitted is from 0 to 1");
-  if (!(options.seconds >= 0)) return invalid("the time is not negative");
-  if (!(options.enough >= 0)) return invalid("the share of the variance that is enough is not negative");
+void checkOptions(const SearchOptions& options) {
+  if (options.islands < 2) refuse("a search has at least 2 islands");
+  if (options.island.population < 2 || options.island.offspring < 1) refuse("an island is too small");
+  if (options.island.patience < 1) refuse("an island has patience for at least 1 generation");
+  if (options.fit_iterations < 1) refuse("a fit has at least 1 pass");
+  if (!(options.fit_share >= 0 && options.fit_share <= 1)) refuse("the share that is fitted is from 0 to 1");
+  if (!(options.seconds >= 0)) refuse("the time is not negative");
+  if (!(options.enough >= 0)) refuse("the share of the variance that is enough is not negative");
   if (!(options.held_out >= 0 && options.held_out <= kMostHeldOut)) {
-    return invalid(fmt::format("the share of rows that are held out is from 0 to {}", kMostHeldOut));
+    refuse("the share of rows that are held out is from 0 to {}", kMostHeldOut);
   }
   if (!isOfSquares(options.loss) && !areOfIdentity(options.links)) {
-    return invalid("links are for losses of squared errors");
+    refuse("links are for losses of squared errors");
   }
-  if (options.loss.custom) return okStatus();
   const LossInfo& loss = infoOf(options.loss.kind);
-  if (canMinimise(loss)) return okStatus();
-  return invalid(fmt::format("a search cannot minimise {}{}", loss.name,
-                             loss.isScaled() ? "; losses of squared errors are scaled by themselves" : ""));
-}
-
-/// Of some rows of `searched`, whose calls end when `ended` is requested.
-Result<Screen> makeScreen(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
-                          const LossOptions& loss, bool is_scaled, std::stop_token ended) {
-  Limits limits = engine.options().limits;
-  limits.stop = std::move(ended);
-  const Result<Engine> stoppable = engine.withLimits(limits);
-  return stoppable ? Screen::create(*stoppable, rows, links, loss, is_scaled) : stoppable.error();
+  if (options.loss.custom || canMinimise(loss)) return;
+  refuse("a search cannot minimise {}{}", loss.name,
+         loss.isScaled() ? "; losses of squared errors are scaled by themselves" : "");
 }
 
 /// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting. Strict, so
 /// that a formula's loss is that of the formula as it is written.
-Result<Engine> makeWideEngine(EngineOptions options) {
+Engine makeWideEngine(EngineOptions options) {
   options.precision = Precision::kF64;
   options.device = "cpu";
   options.tier = Tier::kInterpret;
   options.math = Math::kStrict;
-  return Engine::create(options);
+  return Engine::create(options).value();
 }
 
 }  // namespace
 
-Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
-
-Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
-  if (const Status status = checkData(data, options); !status) return status.error();
-  if (const Status status = checkOptions(options); !status) return status.error();
-  Result<Grammar> grammar = Grammar::create(options.grammar, data.columns.size());
-  if (!grammar) return grammar.error();
-  Result<Engine> engine = options.selecting_engine ? *options.selecting_engine : Engine::create(options.engine);
-  if (!engine) return engine.error();
-  Result<Engine> wide = makeWideEngine(engine->options());
-  if (!wide) return wide.error();
+SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
+  checkData(data, options);
+  checkOptions(options);
+  Grammar grammar = Grammar::create(options.grammar, data.columns.size()).value();
+  Engine engine = options.selecting_engine ? *options.selecting_engine : Engine::create(options.engine).value();
+  Engine wide = makeWideEngine(engine.options());
   const std::size_t all = data.target->size;
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
   const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
   RowSet searched = gatherRows(data, without(all, held_out));
   if (std::ranges::none_of(searched.weights, [](double weight) { return weight > 0; }) && !searched.weights.empty()) {
-    return invalid("no row that is searched has a weight above 0");
+    refuse("no row that is searched has a weight above 0");
   }
   LossOptions loss = options.loss;
   // Of a constant target there is no share of the variance, but errors there are.
   if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
-  const bool is_scaled = isOfSquares(loss) && grammar->canScale();
-  Result<std::vector<const Link*>> links =
-      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target, is_scaled);
-  if (!links) return links.error();
+  const bool is_scaled = isOfSquares(loss) && grammar.canScale();
+  std::vector<const Link*> links =
+      linksFor(isOfSquares(loss) ? options.links : identity, grammar, searched.target, is_scaled).value();
   std::vector<Grammar> grammars;
-  for (const Link* link : *links) grammars.push_back(grammar->within(wrapperOf(*link, *grammar, is_scaled)));
+  for (const Link* link : links) grammars.push_back(grammar.within(wrapperOf(*link, grammar, is_scaled)));
   if (rows == 0) rows = options.rows;
-  if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
+  if (rows == 0) rows = isGpu(engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
-  Result<Screen> screen =
-      makeScreen(*engine, pick(searched, rows, rows_seed), *links, loss, is_scaled, std::move(ended));
-  if (!screen) return screen.error();
+  Screen screen =
+      Screen::create(withStop(engine, std::move(ended)), pick(searched, rows, rows_seed), links, loss, is_scaled);
   RowSet fitted = pick(searched, kFittedRows, rows_seed);
-  const Result<SharesAsLosses> shares = lossesOfShares(*wide, loss, {kFloor, options.enough, kLooksExact}, searched);
-  if (!shares) return shares.error();
-  const auto [floor, enough, looks_exact] = *shares;
-  return SearchSetup{*std::move(engine), *std::move(wide), *std::move(grammar), loss, is_scaled, *std::move(links),
-                     std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
-                     *std::move(screen),
-                     // Whether a custom loss is least at 0 is not known.
-                     loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
-                     isOfSquares(loss) ? kLooksExact : looks_exact};
+  const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
+  return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(links),
+          std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
+          std::move(screen),
+          // Whether a custom loss is least at 0 is not known.
+          loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
+          isOfSquares(loss) ? kLooksExact : looks_exact};
 }
 
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {

@@ -12,9 +12,6 @@
 
 namespace srjit::search {
 
-/// An error of kInvalid: options, data or a state that a search cannot use.
-Error invalid(std::string message);
-
 struct SearchSetup {
   Engine engine, wide;  ///< in the engine's precision, and in strict f64 on the processor
   Grammar grammar;
@@ -30,9 +27,9 @@ struct SearchSetup {
   double looks_exact;  ///< a loss for selection, in f32, of a tree that may be enough in f64
 };
 
-/// `rows`: those of a search that goes on; 0: as the options say. `ended` ends the calls of the screen. Errors: those
-/// of search() for options and data.
-Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended);
+/// `rows`: those of a search that goes on; 0: as the options say. `ended` ends the calls of the screen. Throws the
+/// errors of search() for options and data.
+SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended);
 
 /// Whether a search can go on from `state`. It can from one that search() gave for the same data and options.
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options);

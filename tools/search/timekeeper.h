@@ -10,9 +10,21 @@
 #include <optional>
 #include <stop_token>
 
+#include "ir/error.h"
+
 namespace srjit::search {
 
 enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
+
+/// Calls `work`. An ErrorException is ignored if `stop` was requested meanwhile, since that cuts work off.
+template <class Work>
+void untilStopped(const std::stop_token& stop, const Work& work) {
+  try {
+    work();
+  } catch (const ErrorException&) {
+    if (!stop.stop_requested()) throw;
+  }
+}
 
 /// Ends a search in two stages. First `ended()` is requested, by the time or by the caller: work inside of a generation
 /// stops. Then the search closes: it fits and rounds what it has found, until `closed()` is requested. run() belongs to

@@ -14,8 +14,8 @@
 #include "tests/generators/population.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/tools/process.h"
+#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
-#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {

@@ -64,13 +64,13 @@ class Judge {
     engine_ = Engine::create(options).value();
     const PolishedData data{.searched = view_, .fitted = rows};
     const PolishRules rules{.grammar = grammar_, .loss = {.kind = LossKind::kNmse}};
-    polisher_.emplace(Polisher::create(*engine_, data, {}, rules).value());
+    polisher_.emplace(Polisher::create(*engine_, data, {}, rules));
   }
   /// The front of one formula, whose constants are first fitted.
   Formula rounded(const Expression& formula) const {
     Front front(1e-22);
     front.add({.expression = formula, .complexity = formula.size(), .loss = 1});
-    return *polisher_->round(front)->best();
+    return *polisher_->round(front).best();
   }
 
  private:

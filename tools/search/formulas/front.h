@@ -1,4 +1,4 @@
-// What a search gives: formulas of which each is the most exact of its complexity or less.
+// What a search gives: formulas, each the most exact of its complexity or less.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class Front {
   const std::vector<Formula>& formulas() const noexcept { return formulas_; }
   /// The formula with the least loss of those with at most this complexity; null if there is none.
   const Formula* best(std::size_t complexity = static_cast<std::size_t>(-1)) const noexcept;
-  /// The formula to show where only one can be: that with the least loss over held-out rows, if there are some, and
+  /// The formula to show where only one can be: that with the least loss over held-out rows, if any, and
   /// among those within a few per cent of it the simplest. Null if the front is empty.
   const Formula* chosen() const noexcept;
 

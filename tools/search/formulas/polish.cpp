@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostRounds = 3;
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
-constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
+constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
@@ -77,36 +77,24 @@ Polisher::Polisher(const Engine& engine, std::span<const Link* const> links, con
       rules_(rules),
       simplifier_(Math::kFast, Precision::kF64, rules.grammar.writable()) {}
 
-Result<Polisher> Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
-                                  const PolishRules& rules) {
+Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
+                          const PolishRules& rules) {
   Polisher polisher(engine, links, rules);
-  const auto upload = [&](const DataView& view, std::optional<Dataset>& to) -> Status {
-    Result<Dataset> uploaded = engine.upload(view);
-    if (!uploaded) return uploaded.error();
-    to = *std::move(uploaded);
-    return okStatus();
-  };
-  if (const Status status = upload(data.searched, polisher.searched_); !status) return status.error();
-  if (const Status status = upload(data.fitted.view(), polisher.fitted_); !status) return status.error();
-  if (data.held_out != nullptr) {
-    if (const Status status = upload(data.held_out->view(), polisher.held_out_); !status) return status.error();
-  }
+  polisher.searched_ = engine.upload(data.searched).value();
+  polisher.fitted_ = engine.upload(data.fitted.view()).value();
+  if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   return polisher;
 }
 
-Result<Polisher> Polisher::withStop(std::stop_token stop) const {
-  Limits limits = engine_.options().limits;
-  limits.stop = std::move(stop);
-  const Result<Engine> engine = engine_.withLimits(limits);
-  if (!engine) return engine.error();
+Polisher Polisher::withStop(std::stop_token stop) const {
   Polisher other = *this;
-  other.engine_ = *engine;
+  other.engine_ = search::withStop(engine_, std::move(stop));
   return other;
 }
 
-Result<std::vector<Variant>> Polisher::variantsOf(std::span<const Finalist> finalists) const {
+std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) const {
   if (rules_.is_scaled) return scaledVariantsOf(finalists);
   std::vector<Variant> variants;
   for (const Finalist& finalist : finalists) {
@@ -119,16 +107,14 @@ Result<std::vector<Variant>> Polisher::variantsOf(std::span<const Finalist> fina
   return variants;
 }
 
-Result<std::vector<Variant>> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
+std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
   std::vector<Variant> variants;
   TokenBatch batch;
   for (const Finalist& finalist : finalists) batch.add(finalist.tree);
-  const Result<Program> program = engine_.compile(batch.view());
-  if (!program) return program.error();
+  const Program program = engine_.compile(batch.view()).value();
   const std::size_t rows = fitted_rows_->size();
   std::vector<double> predictions(finalists.size() * rows), target(rows);
-  const auto evaluated = engine_.evaluate(*program, *fitted_, {}, std::span<double>(predictions));
-  if (!evaluated) return evaluated.error();
+  engine_.evaluate(program, *fitted_, {}, std::span<double>(predictions)).value();
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     const Link& link = *links_[finalists[i].link];
     std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
@@ -150,38 +136,34 @@ Result<std::vector<Variant>> Polisher::scaledVariantsOf(std::span<const Finalist
   return variants;
 }
 
-Status Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
-  if (variants.empty()) return okStatus();
+void Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
+  if (variants.empty()) return;
   FitBatch batch;
   for (const Variant& variant : variants) {
     batch.trees.add(variant.tree);
     batch.starts.insert(batch.starts.end(), variant.values.begin(), variant.values.end());
   }
-  const Result<Program> program = engine_.compile(batch.trees.view(), {.deferred = true});
-  if (!program) return program.error();
-  const Result<Fits> fits =
-      engine_.fit(*program, *fitted_, batch.starts,
-                  {.loss = rules_.loss, .iterations = passes, .loss_tolerance = 1e-14, .step_tolerance = 1e-15});
-  if (!fits) return fits.error();
+  const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
+  const Fits fits =
+      engine_
+          .fit(program, *fitted_, batch.starts,
+               {.loss = rules_.loss, .iterations = passes, .loss_tolerance = 1e-14, .step_tolerance = 1e-15})
+          .value();
   std::size_t at = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     Variant& variant = variants[v];
     const auto first = static_cast<std::ptrdiff_t>(at), last = static_cast<std::ptrdiff_t>(at + variant.values.size());
-    variant.values.assign(fits->parameters.begin() + first, fits->parameters.begin() + last);
-    variant.errors.assign(fits->standard_errors.begin() + first, fits->standard_errors.begin() + last);
-    variant.loss = fits->losses.values[v];
+    variant.values.assign(fits.parameters.begin() + first, fits.parameters.begin() + last);
+    variant.errors.assign(fits.standard_errors.begin() + first, fits.standard_errors.begin() + last);
+    variant.loss = fits.losses.values[v];
     at += variant.values.size();
   }
-  return okStatus();
 }
 
 /// The variant with its values; without losses.
-Result<Polisher::Forms> Polisher::formsOf(const Variant& variant) const {
-  const Result<Expression> open = Expression::create(variant.tree);
-  if (!open) return open.error();
-  const Result<Expression> closed = withParameters(*open, variant.values);
-  if (!closed) return closed.error();
-  const Expression simple = simplify(*closed);
+Polisher::Forms Polisher::formsOf(const Variant& variant) const {
+  const Expression closed = withParameters(Expression::create(variant.tree).value(), variant.values).value();
+  const Expression simple = simplify(closed);
   Forms forms;
   const auto add = [&](std::vector<Formula>& to, const Expression& form) {
     if (!rules_.grammar.admits(form.tokens()) || forms.has(form)) return;
@@ -189,29 +171,26 @@ Result<Polisher::Forms> Polisher::formsOf(const Variant& variant) const {
   };
   add(forms.simple, simple);
   add(forms.simple, simplifier_(withoutMagnitudes(simple)));
-  add(forms.simple, simplifier_(*closed));
-  add(forms.exact, simplify(*closed, Math::kStrict));
-  add(forms.exact, *closed);
+  add(forms.simple, simplifier_(closed));
+  add(forms.exact, simplify(closed, Math::kStrict));
+  add(forms.exact, closed);
   return forms;
 }
 
 /// Computes the losses of formulas.
-Status Polisher::judge(std::span<Formula> formulas) const {
-  if (formulas.empty()) return okStatus();
+void Polisher::judge(std::span<Formula> formulas) const {
+  if (formulas.empty()) return;
   std::vector<Expression> expressions;
   for (const Formula& formula : formulas) expressions.push_back(formula.expression);
   const Program program = engine_.compile(expressions);
-  const Result<Losses> losses = engine_.loss(program, *searched_, {}, rules_.loss);
-  if (!losses) return losses.error();
-  for (std::size_t i = 0; i < formulas.size(); ++i) formulas[i].loss = losses->values[i];
-  if (!held_out_) return okStatus();
-  const Result<Losses> held_out = engine_.loss(program, *held_out_, {}, rules_.loss);
-  if (!held_out) return held_out.error();
+  const Losses losses = engine_.loss(program, *searched_, {}, rules_.loss).value();
+  for (std::size_t i = 0; i < formulas.size(); ++i) formulas[i].loss = losses.values[i];
+  if (!held_out_) return;
+  const Losses held_out = engine_.loss(program, *held_out_, {}, rules_.loss).value();
   for (std::size_t i = 0; i < formulas.size(); ++i) {
-    const double loss = held_out->values[i];
+    const double loss = held_out.values[i];
     formulas[i].held_out = std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
   }
-  return okStatus();
 }
 
 /// The loss up to which a formula is as good as one of loss `loss`, if losses up to `rounding` are rounding.
@@ -221,19 +200,18 @@ double Polisher::limitOf(double loss, double rounding) noexcept {
 
 /// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
 /// loss of each.
-Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
+std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   std::vector<Formula> formulas, exact;
   std::vector<std::size_t> owners;
   std::vector<std::vector<Formula>> exact_forms(variants.size());
   for (std::size_t v = 0; v < variants.size(); ++v) {
     if (!std::isfinite(variants[v].loss)) continue;
-    Result<Forms> forms = formsOf(variants[v]);
-    if (!forms) return forms.error();
-    owners.resize(owners.size() + forms->simple.size(), v);
-    std::ranges::move(forms->simple, std::back_inserter(formulas));
-    exact_forms[v] = std::move(forms->exact);
+    Forms forms = formsOf(variants[v]);
+    owners.resize(owners.size() + forms.simple.size(), v);
+    std::ranges::move(forms.simple, std::back_inserter(formulas));
+    exact_forms[v] = std::move(forms.exact);
   }
-  if (const Status judged = judge(formulas); !judged) return judged.error();
+  judge(formulas);
   std::vector<double> least(variants.size(), std::numeric_limits<double>::infinity());
   const auto note = [&](const Formula& formula, std::size_t owner) {
     if (formula.loss < least[owner]) least[owner] = formula.loss;
@@ -244,7 +222,7 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
     owners.resize(owners.size() + exact_forms[v].size(), v);
     std::ranges::move(exact_forms[v], std::back_inserter(exact));
   }
-  if (const Status judged = judge(exact); !judged) return judged.error();
+  judge(exact);
   std::ranges::move(exact, std::back_inserter(formulas));
   for (std::size_t i = 0; i < formulas.size(); ++i) {
     note(formulas[i], owners[i]);
@@ -257,10 +235,9 @@ Result<std::vector<double>> Polisher::addTo(Front& front, std::span<const Varian
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
-  if (const Result<Forms> forms = formsOf(variant)) {
-    for (const std::vector<Formula>* formulas : {&forms->simple, &forms->exact}) {
-      for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
-    }
+  const Forms forms = formsOf(variant);
+  for (const std::vector<Formula>* formulas : {&forms.simple, &forms.exact}) {
+    for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
   }
   int digits = 0;
   for (const Token& token : variant.tree) {
@@ -272,26 +249,23 @@ std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   return {complexity, digits};
 }
 
-Status Polisher::addConstant(Front& front) const {
+void Polisher::addConstant(Front& front) const {
   std::vector<Variant> variants(1);
   variants[0].tree = {Token::parameter(0)};
   variants[0].values = {fitted_rows_->targetMean()};
-  if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted;
-  const Result<std::vector<double>> added = addTo(front, variants);
-  return added ? okStatus() : Status(added.error());
+  fit(variants, kFitPasses);
+  addTo(front, variants);
 }
 
-Status Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
-  if (finalists.empty()) return okStatus();
-  Result<std::vector<Variant>> variants = variantsOf(finalists);
-  if (!variants) return variants.error();
-  if (const Status fitted = fit(*variants, kFitPasses); !fitted) return fitted;
-  const Result<std::vector<double>> added = addTo(front, *variants);
-  return added ? okStatus() : Status(added.error());
+void Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
+  if (finalists.empty()) return;
+  std::vector<Variant> variants = variantsOf(finalists);
+  fit(variants, kFitPasses);
+  addTo(front, variants);
 }
 
-/// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else what is known of it, one
-/// for each of kStandardErrors.
+/// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else the decimals that the
+/// data support, one for each of kStandardErrors.
 std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) {
   const double value = variant.values[parameter], size = std::fabs(value), error = variant.errors[parameter];
   if (is_exact) {
@@ -341,7 +315,7 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
 
 /// For each variant, the loss up to which losses are rounding. A constant of an exact formula is not known better than
 /// to a unit in the last place.
-Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> variants, double floor) const {
+std::vector<double> Polisher::roundingOf(std::span<const Variant> variants, double floor) const {
   std::vector<Variant> trials;
   std::vector<std::size_t> owners;
   for (std::size_t v = 0; v < variants.size(); ++v) {
@@ -356,7 +330,7 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
       }
     }
   }
-  if (const Status fitted = fit(trials, 1); !fitted) return fitted.error();
+  fit(trials, 1);
   std::vector<double> rounding;
   for (const Variant& variant : variants) {
     // Of independent errors the squares add up.
@@ -370,13 +344,11 @@ Result<std::vector<double>> Polisher::roundingOf(std::span<const Variant> varian
   return rounding;
 }
 
-Result<Front> Polisher::round(const Front& front) const {
+Front Polisher::round(const Front& front) const {
   Front rounded = front;
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<double> constants;
-    Result<Front> next = roundOnce(rounded, constants);
-    if (!next) return next.error();
-    rounded = *std::move(next);
+    rounded = roundOnce(rounded, constants);
     // Simplifying may have computed others of them, which are not round.
     const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
       return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
@@ -390,7 +362,7 @@ Result<Front> Polisher::round(const Front& front) const {
 }
 
 /// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
+Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
   struct Formed {
     Variant variant;
     double least;     ///< the loss of the best variant that was seen
@@ -401,12 +373,11 @@ Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& const
   for (const Formula& formula : front.formulas()) {
     variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
   }
-  if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted.error();
-  const Result<std::vector<double>> rounding = roundingOf(variants, front.floor());
-  if (!rounding) return rounding.error();
+  fit(variants, kFitPasses);
+  const std::vector<double> rounding = roundingOf(variants, front.floor());
   const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
   std::vector<Formed> formed;
-  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, (*rounding)[v]});
+  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, rounding[v]});
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
@@ -419,7 +390,7 @@ Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& const
       formed[i].is_done = true;
     }
     if (trials.empty()) break;
-    if (const Status fitted = fit(trials, kTrialPasses); !fitted) return fitted.error();
+    fit(trials, kTrialPasses);
     for (std::size_t t = 0; t < trials.size(); ++t) {
       double& least = formed[owners[t]].least;
       if (trials[t].loss < least) least = trials[t].loss;
@@ -440,12 +411,11 @@ Result<Front> Polisher::roundOnce(const Front& front, std::vector<double>& const
     }
   }
   Front rounded(front.floor());
-  const Result<std::vector<double>> losses = addTo(rounded, results);
-  if (!losses) return losses.error();
-  // What is rounded by some rows, or simplified, may be worse on all.
+  const std::vector<double> losses = addTo(rounded, results);
+  // A formula that was rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Formula& formula = front.formulas()[i];
-    if (!((*losses)[i] <= limitOf(limitOf(formula.loss, 0), (*rounding)[i]))) rounded.add(formula);
+    if (!(losses[i] <= limitOf(limitOf(formula.loss, 0), rounding[i]))) rounded.add(formula);
   }
   return rounded;
 }

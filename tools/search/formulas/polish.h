@@ -33,7 +33,7 @@ struct PolishedData {
   const RowSet* held_out = nullptr;
 };
 
-/// How a Polisher judges. Borrowed likewise.
+/// How a Polisher judges. Borrowed for the time of its life.
 struct PolishRules {
   const Grammar& grammar;
   LossOptions loss;        ///< one that fits minimise
@@ -44,43 +44,43 @@ struct PolishRules {
 /// they are written: parsed again and evaluated by IEEE 754. Not thread-safe.
 class Polisher {
  public:
-  /// `engine` must be of Precision::kF64 and Math::kStrict. Errors: those of Engine::upload().
-  static Result<Polisher> create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
-                                 const PolishRules& rules);
+  /// `engine` must be of Precision::kF64 and Math::kStrict. Throws the errors of the engine, as all of these do.
+  static Polisher create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
+                         const PolishRules& rules);
 
-  /// The same, whose calls end with an error of kLimit when `stop` is requested. Errors: those of Engine::withLimits().
-  Result<Polisher> withStop(std::stop_token stop) const;
+  /// The same, whose calls end with an error of kLimit when `stop` is requested.
+  Polisher withStop(std::stop_token stop) const;
 
-  /// Adds the best constant to `front`, which all other formulas must beat. Errors: those of Engine::fit().
-  Status addConstant(Front& front) const;
+  /// Adds the best constant to `front`, which all other formulas must beat.
+  void addConstant(Front& front) const;
 
   /// Adds to `front` the formulas that the finalists become, if they belong there: g^-1(b f) and g^-1(a + b f) if
   /// finalists are scaled, else g^-1(f); with the constants fitted in f64, and simplified as far as that does not raise
-  /// the loss. A finalist that cannot be fitted is left out. Errors: those of Engine::fit() as a whole.
-  Status polish(std::span<const Finalist> finalists, Front& front) const;
+  /// the loss. A finalist that cannot be fitted is left out.
+  void polish(std::span<const Finalist> finalists, Front& front) const;
 
   /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its
   /// operands, or a constant becomes 0, 1 or a shorter decimal; the rest is fitted again, as long as the loss grows by
   /// a hundredth at most. An exact formula, whose loss is within the floor of the front, gets the shortest constants
-  /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h). Errors likewise.
-  Result<Front> round(const Front& front) const;
+  /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h).
+  Front round(const Front& front) const;
 
  private:
   struct Forms;
 
   Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules);
-  Result<std::vector<Variant>> variantsOf(std::span<const Finalist> finalists) const;
-  Result<std::vector<Variant>> scaledVariantsOf(std::span<const Finalist> finalists) const;
-  Result<Forms> formsOf(const Variant& variant) const;
+  std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
+  std::vector<Variant> scaledVariantsOf(std::span<const Finalist> finalists) const;
+  Forms formsOf(const Variant& variant) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
-  Result<Front> roundOnce(const Front& front, std::vector<double>& constants) const;
+  Front roundOnce(const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
-  Result<std::vector<double>> roundingOf(std::span<const Variant> variants, double floor) const;
+  std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
   static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
   static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
-  Status fit(std::vector<Variant>& variants, unsigned passes) const;
-  Status judge(std::span<Formula> formulas) const;
-  Result<std::vector<double>> addTo(Front& front, std::span<const Variant> variants) const;
+  void fit(std::vector<Variant>& variants, unsigned passes) const;
+  void judge(std::span<Formula> formulas) const;
+  std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
   std::vector<const Link*> links_;

@@ -30,10 +30,10 @@ constexpr Factor kFactors[] = {{1, 0},
                                {std::numbers::sqrt2, 8},
                                {std::numbers::inv_sqrtpi / std::numbers::sqrt2, 9}};
 
-constexpr int kDigitsOfLaws = 10;      // a number of a law is rather meant than a decimal of so many digits
+constexpr int kDigitsOfLaws = 10;      // a number of a law is rather meant than a decimal with this number of digits
 constexpr double kSameNumber = 1e-14;  // relative difference of a fitted constant from the number that it is
 
-/// `value` rounded to so many significant digits.
+/// `value` rounded to this number of significant digits.
 double decimalOf(double value, int digits) {
   double rounded = 0;
   const std::string text = fmt::format("{:.{}e}", value, digits - 1);

@@ -15,12 +15,12 @@ std::optional<double> simplestNear(double value, double tolerance);
 /// of 1 to 17 digits, and simplestNear() before those of 10 digits. None if `value` is not finite.
 std::vector<double> numbersNear(double value, double tolerance);
 
-/// How long a number is to read, by its significant digits: up to 9 for decimals of so many digits, 10 for a longer
+/// How long a number is to read, by its significant digits: up to 9 for decimals with up to 9, 10 for a longer
 /// number that simplestNear() gives, one more than their digits for other decimals.
 inline constexpr int kMostDigits = 18;
 int digitsOf(double number);
 
-/// The decimal with the fewest digits within `tolerance` of `value`: what is known of a measured constant. None if
+/// The decimal with the fewest digits within `tolerance` of `value`: the digits that data support. None if
 /// `value` is not finite.
 std::optional<double> shortestNear(double value, double tolerance);
 

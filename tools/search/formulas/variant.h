@@ -18,7 +18,7 @@ struct Variant {
   std::vector<double> values, errors;  ///< by parameter: its value, and its standard error once fitted
   double loss = std::numeric_limits<double>::infinity();
 
-  /// Of a tree or formula with constants, of which these become the values.
+  /// Of a tree or formula with constants; those that `exponents` choose become the values.
   static Variant of(std::span<const Token> tokens, Exponents exponents = Exponents::kFitted);
 
   /// Applies `op` to the formula and another parameter.

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/text/latex.h"
 #include "ir/text/words.h"
+#include "tools/json.h"
 
 namespace srjit::search {
 namespace {
@@ -39,17 +39,17 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
 }
 
 std::string jsonText(const Front& front, const ColumnNames& columns) {
-  auto array = nlohmann::ordered_json::array();
+  Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
                      {"loss", formula.loss},
-                     {"held_out", formula.held_out},  // what is not finite is written as null
+                     {"held_out", formula.held_out},  // NaN and infinities become null
                      {"formula", print(formula.expression, Language::kInfix, columns)},
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
   }
-  return array.dump(2) + '\n';
+  return dump(array);
 }
 
 std::string latexTable(const Front& front, const ColumnNames& columns) {

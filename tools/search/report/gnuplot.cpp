@@ -110,7 +110,7 @@ Result<std::string> runGnuplot(std::string_view script) {
   }
   const std::optional<int> status = waitFor(child);
   const std::string words = lastWords(err.content());
-  // Where the status is not known, words alone tell of a failure.
+  // Where the status is not known, only words tell of a failure.
   if (status ? *status != 0 : !words.empty()) {
     const std::string ending = !status                ? "no status"
                                : WIFSIGNALED(*status) ? fmt::format("signal {}", WTERMSIG(*status))

@@ -9,7 +9,7 @@
 
 namespace srjit::search {
 
-/// What is drawn. It refers to the front and to the numbers, which must outlive the call.
+/// The content of a picture. It refers to the front and to the numbers, which must outlive the call.
 struct PlotData {
   const Front& front;
   std::string formula;                 ///< the chosen one in infix, for the title
@@ -20,8 +20,8 @@ struct PlotData {
 
 /// The script for gnuplot that writes the picture to standard output. To the left it has the front's losses over the
 /// complexity, with the chosen formula marked; a loss of 0 or less is drawn below the others. To the right it has the
-/// predictions over the target, of at most 5,000 rows at equal distances; what is not finite is left out. Both spans
-/// have one length.
+/// predictions over the target, of at most 5,000 rows at equal distances; rows that are not finite are left out. Both
+/// spans have one length.
 std::string plotScript(const PlotData& data);
 
 /// The picture as SVG. Errors: kInvalid where target and prediction differ in length; those of runGnuplot().

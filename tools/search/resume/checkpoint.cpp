@@ -5,17 +5,15 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ir/text.h"
 #include "ir/text/lexer.h"
 #include "runtime/platform/guarded.h"
-#include "tools/search/resume/parse_json.h"
+#include "tools/failure.h"
+#include "tools/json.h"
 
 namespace srjit::search {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "sr-jit search 4";
 
@@ -38,15 +36,13 @@ Json jsonOf(std::span<const double> numbers) {
   return array;
 }
 
-[[noreturn]] void refuse(std::string message) { throw ErrorException({Errc::kInvalid, std::move(message), {}}); }
-
 /// A member of an object. A value of another kind than the one asked for is an ErrorException that names the member:
 /// the JSON library's own conversions may have no defined result, and its errors name no member.
 class Member {
  public:
   Member(const Json& object, const char* name) : name_(name) {
     const auto found = object.find(name);
-    if (found == object.end()) refuse(fmt::format("'{}' is missing", name));
+    if (found == object.end()) refuse("'{}' is missing", name);
     value_ = &*found;
   }
 
@@ -67,7 +63,7 @@ class Member {
   const Json& checked(bool is_one, const char* kind) const {
     if (is_one) return *value_;
     const std::string found = value_->dump(-1, ' ', false, Json::error_handler_t::replace);
-    refuse(fmt::format("'{}' is {}, expected {}", name_, text::inQuotes(found), kind));
+    refuse("'{}' is {}, expected {}", name_, text::inQuotes(found), kind);
   }
 
   const char* name_;
@@ -135,7 +131,7 @@ Island islandFrom(const Json& json) {
 
 SearchState stateFrom(const Json& json) {
   if (const std::string format = Member(json, "format").text(); format != kFormat) {
-    refuse(fmt::format("its format is {}, expected '{}'", text::inQuotes(format), kFormat));
+    refuse("its format is {}, expected '{}'", text::inQuotes(format), kFormat);
   }
   SearchState state;
   state.fingerprint = Member(json, "fingerprint").count();

@@ -1,4 +1,4 @@
-#include "tools/line_diff.h"
+#include "tools/explain/line_diff.h"
 
 #include <algorithm>
 #include <cstdint>
