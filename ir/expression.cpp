@@ -11,6 +11,7 @@
 
 #include "ir/mix.h"
 #include "ir/ops.h"
+#include "ir/postfix.h"
 #include "ir/token_errors.h"
 
 namespace srjit {
@@ -105,17 +106,8 @@ std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens) {
 }
 
 std::size_t depth(const Expression& expression) {
-  std::vector<std::size_t> open;
-  open.reserve(expression.stackHeight());
-  for (const Token& token : expression.tokens()) {
-    std::size_t deepest = 0;
-    for (int i = 0; i < token.arity(); ++i) {
-      deepest = std::max(deepest, open.back());
-      open.pop_back();
-    }
-    open.push_back(deepest + 1);
-  }
-  return open.back();
+  const auto deeper = [](Op, std::span<const std::size_t> operands) { return 1 + std::ranges::max(operands); };
+  return foldPostfix<std::size_t>(expression.tokens(), [](const Token&) { return std::size_t{1}; }, deeper);
 }
 
 Result<Expression> withParameters(const Expression& expression, std::span<const double> values) {

@@ -217,19 +217,19 @@ Status Population::Block::turn(std::span<const std::int32_t> codes, const double
     if (arity < 0) return codeError(i, codes[i]);
     if (codes[i] == kConstantCode && constants == nullptr) return noConstants(i);
     if (arity > 0) {
-      pending_.push_back({i, arity});
+      pending_.emplace_back(i, arity);
       continue;
     }
     put(i);
-    while (!pending_.empty() && --pending_.back().missing == 0) {
-      put(pending_.back().token);
+    while (!pending_.empty() && --pending_.back().second == 0) {
+      put(pending_.back().first);
       pending_.pop_back();
     }
   }
   if (pending_.empty()) return okStatus();
-  const Pending& open = pending_.back();
-  const Op op = *opOfCode(codes[open.token]);
-  return operandsError(open.token, op, static_cast<std::size_t>(arityOf(op) - open.missing), "follow");
+  const auto [token, missing] = pending_.back();
+  const Op op = *opOfCode(codes[token]);
+  return operandsError(token, op, static_cast<std::size_t>(arityOf(op) - missing), "follow");
 }
 
 Status Population::Block::append(std::span<const std::int32_t> codes, const double* constants) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/error.h"
@@ -225,11 +226,7 @@ class Population {
     std::uint32_t variables_ = 0;
     std::size_t parameters_ = 0;
     // Of turn():
-    struct Pending {
-      std::size_t token;  ///< an operator
-      int missing;        ///< operands that it still needs
-    };
-    std::vector<Pending> pending_;
+    std::vector<std::pair<std::size_t, int>> pending_;  ///< operators, and how many operands each still needs
     std::vector<std::int32_t> turned_codes_;
     std::vector<double> turned_constants_;
   };

@@ -12,6 +12,7 @@
 
 #include "ir/mix.h"
 #include "ir/ops.h"
+#include "ir/postfix.h"
 #include "passes/rules/node_sort.h"
 
 namespace srjit {
@@ -98,31 +99,17 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
   // In populations of searches about one token in three makes a new node.
   dag.reserve(tokens / 3);
   dag.roots_.reserve(batch.size());
-  std::vector<NodeId> stack;
-  for (std::size_t e = 0; e < batch.size(); ++e) {
-    for (const Token& token : batch[e].tokens()) {
-      switch (token.kind) {
-        case Token::Kind::kConstant:
-          stack.push_back(dag.constant(token.value));
-          break;
-        case Token::Kind::kVariable:
-          stack.push_back(dag.variable(token.index));
-          break;
-        case Token::Kind::kParameter:
-          stack.push_back(dag.parameter(static_cast<std::uint32_t>(e), token.index));
-          break;
-        case Token::Kind::kOp: {
-          const auto arity = static_cast<std::ptrdiff_t>(arityOf(token.op));
-          Operands operands{};
-          std::copy(stack.end() - arity, stack.end(), operands.begin());
-          stack.resize(stack.size() - static_cast<std::size_t>(arity));
-          stack.push_back(dag.applyOrdered(token.op, operands));
-          break;
-        }
-      }
-    }
-    dag.addRoot(stack.back());
-    stack.clear();
+  for (std::uint32_t e = 0; e < batch.size(); ++e) {
+    const auto leaf = [&](const Token& token) {
+      if (token.kind == Token::Kind::kConstant) return dag.constant(token.value);
+      return token.kind == Token::Kind::kVariable ? dag.variable(token.index) : dag.parameter(e, token.index);
+    };
+    const auto apply = [&](Op op, std::span<const NodeId> of) {
+      Operands operands{};
+      std::ranges::copy(of, operands.begin());
+      return dag.applyOrdered(op, operands);
+    };
+    dag.addRoot(foldPostfix<NodeId>(batch[e].tokens(), leaf, apply));
   }
   return dag;
 }

@@ -10,10 +10,6 @@ constexpr unsigned kFewRegisters = 3;
 
 }  // namespace
 
-ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules,
-                                         const std::array<bool, kMostOps>& folds)
-    : math_(math), dag_(precision), rewriter_(dag_, rules, folds, math), fuser_(dag_) {}
-
 void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.addRoot(optimize(tokens, expression));
   order();
@@ -78,7 +74,5 @@ NodeId ExpressionOptimizer::variable(std::uint32_t column) {
   if (!is_it) known = dag_.variable(column);
   return known;
 }
-
-Dag BatchOptimizer::take() { return takeScheduled(merged_, scheduler_, places_); }
 
 }  // namespace srjit

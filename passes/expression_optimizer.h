@@ -8,7 +8,6 @@
 //   one walk        Scheduler         the order of evaluation
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,9 +16,8 @@
 #include "ir/numeric.h"
 #include "ir/population.h"
 #include "passes/dag.h"
-#include "passes/expression_graph.h"
 #include "passes/fma.h"
-#include "passes/member_sweep.h"
+#include "passes/members.h"
 #include "passes/rules/rewriter.h"
 #include "passes/rules/tables.h"
 #include "passes/schedule.h"
@@ -30,10 +28,10 @@ namespace srjit {
 class ExpressionOptimizer {
  public:
   ExpressionOptimizer(Precision precision, Math math)
-      : ExpressionOptimizer(precision, math, rulesFor(ruleClassOf(math, precision), math, precision),
-                            foldedOperators(ruleClassOf(math, precision), math, precision)) {}
-  /// The same with rules that must outlive it: rulesFor() and foldedOperators(), or copies.
-  ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules, const std::array<bool, kMostOps>& folds);
+      : ExpressionOptimizer(precision, math, rulesFor(ruleModeOf(math, precision))) {}
+  /// The same with rules that must outlive it: rulesFor(), or a copy.
+  ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules)
+      : math_(math), dag_(precision), rewriter_(dag_, rules), fuser_(dag_) {}
   ExpressionOptimizer(const ExpressionOptimizer&) = delete;
   ExpressionOptimizer& operator=(const ExpressionOptimizer&) = delete;
 
@@ -67,26 +65,6 @@ class ExpressionOptimizer {
   std::vector<NodeId> stack_;        ///< of the tokens' walk
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::span<const NodeId> members_;  ///< those of graph(): the sweep's, or the scheduler's
-};
-
-/// The graph of a batch as Pipeline::standard() leaves it.
-class BatchOptimizer {
- public:
-  BatchOptimizer(Precision precision, Math math) : optimizer_(precision, math), merged_(precision) {}
-
-  /// Adds the next expression; the graph gets the next root.
-  void add(const ExpressionView& tokens) {
-    optimizer_.run(tokens, static_cast<std::uint32_t>(merged_.roots().size()));
-    optimizer_.graph().appendTo(merged_, places_);
-  }
-  /// The graph of all expressions since the last call.
-  Dag take();
-
- private:
-  ExpressionOptimizer optimizer_;
-  Dag merged_;
-  Scheduler scheduler_;
-  std::vector<NodeId> places_;
 };
 
 }  // namespace srjit

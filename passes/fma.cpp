@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "ir/ops.h"
+#include "passes/members.h"
 #include "passes/pass.h"
-#include "passes/root_members.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
@@ -152,17 +152,11 @@ std::array<NodeId, 2> Fuser::factorsOf(NodeId id) {
   return {x, image_[node.operands[1]]};
 }
 
-Fuser::Product Fuser::withoutSign(std::array<NodeId, 2> factors) const {
+std::tuple<NodeId, NodeId, bool> Fuser::withoutSign(std::array<NodeId, 2> factors) const {
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-    const NodeId inner = negatedOperand(factors[i]);
-    if (inner != kNone) return {inner, factors[1 - i], true};
+    if (isOneOf(factors[i], {Op::kNeg})) return {dag_.node(factors[i]).operands[0], factors[1 - i], true};
   }
   return {factors[0], factors[1], false};
-}
-
-NodeId Fuser::negatedOperand(NodeId id) const {
-  const Node& node = dag_.node(id);
-  return node.kind == Token::Kind::kOp && node.op == Op::kNeg ? node.operands[0] : kNone;
 }
 
 void fuseMultiplyAdd(WorkingDag& work, const PassContext& context) {

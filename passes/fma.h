@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "ir/ops.h"
@@ -43,12 +44,6 @@ class Fuser {
  private:
   static constexpr NodeId kNone = ~NodeId{0};
 
-  /// The product x * y, or -(x * y) if `negated`.
-  struct Product {
-    NodeId x, y;
-    bool negated;
-  };
-
   /// Finds the nodes that are, or need, a sum of a product; the others stay as they are. False if there are none.
   bool findSums(std::span<const NodeId> members);
   unsigned isSumOfProduct(const Node& node) const;
@@ -61,8 +56,8 @@ class Fuser {
   bool isReciprocalOf(NodeId id, NodeId other) const;
   bool isProduct(NodeId id) const;
   std::array<NodeId, 2> factorsOf(NodeId id);
-  Product withoutSign(std::array<NodeId, 2> factors) const;
-  NodeId negatedOperand(NodeId id) const;
+  /// Factors without a sign, and whether they had one.
+  std::tuple<NodeId, NodeId, bool> withoutSign(std::array<NodeId, 2> factors) const;
 
   Dag& dag_;
   RewriteLog* log_;                      ///< null: none

@@ -23,13 +23,11 @@ namespace srjit {
 
 namespace {
 
-enum Modes : unsigned { kNoMode = 0, kFastOnly = 1, kPreciseOnly = 2, kNotStrict = 3, kStrictOnly = 4, kAllModes = 7 };
-
-unsigned bitOf(Math math) { return math == Math::kFast ? 1 : math == Math::kPrecise ? 2 : 4; }
+enum Modes { kNoMode, kNotStrict, kAllModes };
 
 struct StandardPass {
   Pass pass;
-  unsigned modes;
+  Modes modes;
 };
 
 template <void (*rewrite)(WorkingDag&, const PassContext&)>
@@ -118,7 +116,8 @@ std::vector<Pass> allPasses() {
 Pipeline Pipeline::standard(Math math) {
   Pipeline pipeline;
   for (const StandardPass& standard : standardPasses()) {
-    if ((standard.modes & bitOf(math)) != 0) pipeline.passes_.push_back(standard.pass);
+    const bool runs = standard.modes == kAllModes || (standard.modes == kNotStrict && math != Math::kStrict);
+    if (runs) pipeline.passes_.push_back(standard.pass);
   }
   return pipeline;
 }

@@ -54,9 +54,9 @@ class Pipeline {
   /// The passes of passes.def that `math` allows, in order. Every kernel is made with them.
   static Pipeline standard(Math math);
 
-  /// Names separated by commas, with white space around them if wanted: "fold, simplify,fma". "standard" stands for the
-  /// standard passes and "none" for no pass, anywhere in the list; an empty text is no pass. An unknown or missing name
-  /// gives kInvalid with a Span in `names` and the known names.
+  /// Names separated by commas, with white space around them if wanted: "simplify, fma,hoist". "standard" stands for
+  /// the standard passes and "none" for no pass, anywhere in the list; an empty text is no pass. An unknown or missing
+  /// name gives kInvalid with a Span in `names` and the known names.
   static Result<Pipeline> parse(std::string_view names, Math math);
 
   /// The same with `differentiate` before the first `hoist`, or at the end, unless it is there already.

@@ -11,13 +11,13 @@
 namespace srjit {
 
 /// The rules that fired, and the nodes that were replaced, in order. Nodes are those of the graph that a pass works on
-/// (WorkingDag::dag()), dead ones included. The passes `simplify*` and `fma` report to it. Not thread-safe.
+/// (WorkingDag::dag()), dead ones included. The passes `simplify` and `fma` report to it. Not thread-safe.
 class RewriteLog {
  public:
   /// One application of a rule.
   struct Firing {
     std::string_view pattern, replacement;  ///< over x0, x1, x2, p0 and p1, as simplify.def writes rules
-    std::string_view keeps;                 ///< "exact", "precise" or "fast": the class of the rule (simplify.def)
+    std::string_view keeps;                 ///< "exact", "precise" or "fast": by the rule's mode (simplify.def)
     Op op;                                  ///< the term that was replaced: it need not be a node of the graph
     Operands operands;
     NodeId result;        ///< the node that stands for it

@@ -62,14 +62,6 @@ std::span<const NodeId> Scheduler::run(const Dag& dag, std::span<const NodeId> r
   return order_;
 }
 
-Dag takeScheduled(Dag& batch, Scheduler& scheduler, std::vector<NodeId>& places) {
-  Dag result(batch.precision());
-  const std::span<const NodeId> order = scheduler.run(batch, batch.roots(), batch.size());
-  batch.renumber(order, Dag::Literals::kParameters, result, places);
-  batch.clear(0);
-  return result;
-}
-
 void schedule(WorkingDag& work, const PassContext&) {
   Scheduler scheduler;
   work.begin();

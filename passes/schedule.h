@@ -24,8 +24,4 @@ class Scheduler {
   std::vector<NodeId> order_;
 };
 
-/// The graph of a batch in the order of evaluation, with constants as parameters. All nodes of `batch`, which is empty
-/// afterwards, are live. The memory of `places` is used again.
-Dag takeScheduled(Dag& batch, Scheduler& scheduler, std::vector<NodeId>& places);
-
 }  // namespace srjit

@@ -1,7 +1,6 @@
 #include "passes/simplify_expression.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -230,12 +229,8 @@ std::vector<RulesOfOp> setsWithin(const RuleTables& rules, const OperatorSet& op
 }  // namespace
 
 struct Simplifier::Rules {
-  Rules(Math wanted, Precision of, const OperatorSet& all) : math(wanted), precision(of), operators(all) {
-    const RuleClass rule_class = ruleClassOf(math);
-    tables = rulesFor(rule_class, math, precision);
-    folds = foldedOperators(rule_class, math, precision);
-    if (operators.all()) return;
-    sets = setsWithin(tables, operators);
+  Rules(Math wanted, Precision of, const OperatorSet& all)
+      : math(wanted), precision(of), operators(all), sets(setsWithin(rulesFor(math), all)), tables(rulesFor(math)) {
     tables.ops = sets;
   }
   Rules(const Rules&) = delete;
@@ -244,9 +239,8 @@ struct Simplifier::Rules {
   Math math;
   Precision precision;
   OperatorSet operators;
-  std::vector<RulesOfOp> sets;  ///< that `tables` refers to, unless all operators are writable
+  std::vector<RulesOfOp> sets;  ///< that `tables` refers to
   RuleTables tables;
-  std::array<bool, kMostOps> folds;
 };
 
 Simplifier::Simplifier(Math math, Precision precision, const OperatorSet& operators)
@@ -258,9 +252,8 @@ Expression Simplifier::operator()(const Expression& expression) const {
   // Rules may apply to sums that were differences, and so on.
   for (int pass = 0; pass < kMostPasses; ++pass) {
     WorkingDag work(Dag::fromExpressions({&simple, 1}, rules.precision));
-    Rewriter rewriter(work.dag(), rules.tables, rules.folds, rules.math);
-    work.rebuild([](NodeId id) { return id; },
-                 [&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
+    Rewriter rewriter(work.dag(), rules.tables);
+    work.rebuild([&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
     const Dag graph = work.result();
     Presentation presentation(graph, rules.math, rules.operators);
     // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.

@@ -46,6 +46,11 @@ class WorkingDag {
   /// was replaced.
   template <class Leaf, class Operation>
   void rebuild(const Leaf& leaf, const Operation& operation, RewriteLog* log = nullptr);
+  /// The same where leaves stay.
+  template <class Operation>
+  void rebuild(const Operation& operation, RewriteLog* log = nullptr) {
+    rebuild([](NodeId id) { return id; }, operation, log);
+  }
 
   /// A graph of only the listed nodes, numbered as they are listed.
   Dag result() const { return dag_.renumbered(order_); }

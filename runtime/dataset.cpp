@@ -2,7 +2,6 @@
 
 #include "ir/numbers/loss_sums.h"
 #include "runtime/evaluation/dataset_state.h"
-#include "runtime/subtrees/columns.h"
 
 namespace srjit {
 
@@ -13,21 +12,7 @@ std::size_t Dataset::rowGroups() const noexcept { return state_->padded_rows / k
 std::size_t Dataset::columns() const noexcept { return state_->columns; }
 
 SubtreeStats Dataset::subtrees() const {
-  SubtreeStats all;
-  for (const auto& replica : state_->replicas) {
-    if (replica == nullptr) continue;
-    const SubtreeStats own = Dataset(replica).subtrees();
-    all.capacity += own.capacity;
-    all.kept += own.kept;
-    all.bytes += own.bytes;
-    all.computed += own.computed;
-    all.replaced += own.replaced;
-    all.reads += own.reads;
-  }
-  if (state_->subtrees == nullptr) return all;
-  SubtreeStats stats = state_->subtrees->stats();
-  stats.bytes = stats.capacity * state_->column_stride * static_cast<std::size_t>(bytesOf(state_->precision));
-  return stats;
+  return state_->residence == nullptr ? SubtreeStats{} : state_->residence->subtrees();
 }
 
 }  // namespace srjit

@@ -107,7 +107,7 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
   // Before what is kept is looked up, so that refusals do not depend on earlier calls.
   const std::size_t outputs = engine.options.limits.max_call_nodes == 0 ? 0 : program.source->outputsOf(derivation);
   if (Status few = engine.checkCallNodes(outputs); !few) return std::move(few).error();
-  task.program = program.derived.get(derivation, task.deadline, [&] {
+  task.program = program.variants.get(derivation, task.deadline, [&] {
     return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline);
   });
   return task;
@@ -249,7 +249,7 @@ Program ConditionedSums::programOf(std::span<const Entry> entries) {
   std::vector<std::uint32_t> expressions;
   for (const Entry& entry : entries) expressions.push_back(entry.expression);
   const Program::State& program = task_.program.state();
-  return program.conditioned.get(expressions, task_.deadline, [&] {
+  return program.variants.get(expressions, task_.deadline, [&] {
     ProgramSource source = source_.emptyLike();
     engine_.executor->execute(
         [&] { source.setExtended(source_, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
@@ -432,7 +432,7 @@ Result<Program> programOfVectors(Engine::State& engine, const Program& program, 
   }
   const std::size_t times = parameters.size() / one;
   if (Status few = engine.checkCallNodes(program.state().source->tokens, times); !few) return std::move(few).error();
-  return program.state().repeated.get(times, deadline,
+  return program.state().variants.get(times, deadline,
                                       [&] { return repeat(engine, program.state(), times, deadline); });
 }
 

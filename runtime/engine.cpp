@@ -178,19 +178,14 @@ Losses lossesOfNothing(const Task& task) {
   return losses;
 }
 
-std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program, std::size_t columns,
-                                                 const Deadline& deadline) {
-  const ProgramSource& whole = *program.source;
-  auto source = std::make_shared<ProgramSource>(whole.emptyLike());
-  std::vector<std::uint32_t> expressions;
-  for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
-    if (whole.expressions[e].variableCount() <= columns) expressions.push_back(e);
-  }
+Program makeFeasible(Executor& executor, const Program::State& program, const std::vector<std::uint32_t>& expressions,
+                     const Deadline& deadline) {
+  auto source = std::make_shared<ProgramSource>(program.source->emptyLike());
   executor.execute(
-      [&] { source->setSelected(whole, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
+      [&] { source->setSelected(*program.source, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
   auto part = programLike(program, std::move(source));
   executor.compile(*part, {}, deadline);
-  return std::make_shared<const FeasiblePart>(FeasiblePart{Program(std::move(part)), std::move(expressions)});
+  return Program(std::move(part));
 }
 
 }  // namespace
@@ -213,18 +208,20 @@ namespace {
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Program::State& program = task.program.state();
-  const std::shared_ptr<const FeasiblePart> held = program.parts.get(task.data.columns(), task.deadline, [&] {
-    return makeFeasible(executor, program, task.data.columns(), task.deadline);
-  });
-  const FeasiblePart& feasible = *held;
+  std::vector<std::uint32_t> expressions;
+  for (std::uint32_t e = 0; e < program.source->expressions.size(); ++e) {
+    if (program.source->expressions[e].variableCount() <= task.data.columns()) expressions.push_back(e);
+  }
+  const Program feasible = program.variants.get(
+      expressions, task.deadline, [&] { return makeFeasible(executor, program, expressions, task.deadline); });
   std::vector<double> parameters;
-  for (const std::uint32_t e : feasible.expressions) {
+  for (const std::uint32_t e : expressions) {
     const std::size_t first = task.program.parameterOffset(e), last = task.program.parameterOffset(e + 1);
     for (const double parameter : task.parameters.subspan(first, last - first)) parameters.push_back(parameter);
   }
   const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(task.data.state().precision));
-  AlignedBuffer predictions(task.loss ? 0 : feasible.expressions.size() * row_bytes);
-  const Task part{.program = feasible.program,
+  AlignedBuffer predictions(task.loss ? 0 : expressions.size() * row_bytes);
+  const Task part{.program = feasible,
                   .data = task.data,
                   .parameters = parameters,
                   .out = predictions.data(),
@@ -234,8 +231,8 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   if (!some) return some;
   settle(executor, part, *some);
   Losses losses = lossesOfNothing(task);
-  for (std::size_t i = 0; i < feasible.expressions.size(); ++i) {
-    const std::size_t e = feasible.expressions[i];
+  for (std::size_t i = 0; i < expressions.size(); ++i) {
+    const std::size_t e = expressions[i];
     if (task.loss) {
       losses.values[e] = some->values[i];
       losses.valid_rows[e] = some->valid_rows[i];
@@ -243,7 +240,7 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
       executor.writeOutput(task, e * row_bytes, predictions.data() + i * row_bytes, row_bytes);
     }
   }
-  for (Failure& failure : some->failures) failure.expression = feasible.expressions[failure.expression];
+  for (Failure& failure : some->failures) failure.expression = expressions[failure.expression];
   losses.failures =
       mergeFailures(failuresForWantOfColumns(*program.source, task.data.state()), std::move(some->failures));
   return losses;
@@ -252,7 +249,7 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
 /// The task with the program that has the code of its deferred one.
 Task withCode(Engine::State& engine, Task task) {
   const Program::State& program = task.program.state();
-  Program with_code = program.code.get({}, task.deadline, [&] {
+  Program with_code = program.variants.get({}, task.deadline, [&] {
     const auto state = programLike(program, program.source);
     makeCode(engine, *state, *program.deferred, task.deadline);
     return Program(state);
@@ -284,7 +281,12 @@ Result<Losses> runTask(Engine::State& engine, const Task& task) {
 Result<Sums> runSums(Engine::State& engine, const Task& task) {
   return engine.guardedCall([&]() -> Result<Sums> {
     if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
-    Result<Sums> sums = isFeasible(task) ? engine.executor->sums(task) : sumsOf(lossesOfNothing(task));
+    Task own = task;
+    own.is_awaited = true;
+    Result<std::unique_ptr<Flight>> flight = std::unique_ptr<Flight>();
+    if (isFeasible(task)) flight = engine.executor->start(std::move(own));
+    if (!flight) return std::move(flight).error();
+    Result<Sums> sums = *flight == nullptr ? sumsOf(lossesOfNothing(task)) : sumsOf(std::move(*flight));
     if (sums) sums->failures = mergeFailures(task.program.state().failures, std::move(sums->failures));
     return sums;
   });
@@ -483,14 +485,9 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->info.tier = options.tier.value_or(engine.options.tier);
-  // Kept subtrees are values of expressions.
+  // Kept with data are values of expressions.
   if (own && call.permitted && options.data != nullptr && !call.derivation) {
     state->data_serial = options.data->state().serial;
-    // Without kept subtrees everything is computed.
-    (void)guarded([&]() -> Status {
-      state->subtrees = engine.executor->subtreesFor(*source, *options.data, state->info.tier);
-      return okStatus();
-    });
   }
   state->source = source;
   state->device = engine.options.device;
@@ -507,7 +504,6 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   });
   state->made = made.ok();
   if (!made) {
-    state->subtrees.reset();  // what it may read would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < source->expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

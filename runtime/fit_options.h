@@ -17,12 +17,12 @@ bool canBeFitted(const LossInfo& loss) noexcept;
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
-  /// What is minimised: a loss that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
+  /// The loss to minimise: one that canBeFitted(), or a custom one. Those of squared errors, and the scaled forms of
   /// these, are fitted by least squares; others by reweighted steps (fit::LevenbergMarquardt), of a custom loss that is
   /// smooth but for kinks, and bounded below; its minimum need not be at the target. Rows whose prediction is not
   /// finite follow its policy: under kPropagate and kReject, parameters that give some are never taken; kSkip leaves
-  /// these rows out, and compares means over the others, of which there must be as many as parameters, whatever the
-  /// loss. A row in which only a derivative is not finite counts in the loss, and that derivative as 0 in the step.
+  /// these rows out, and compares means over the others, whose number must be at least that of the parameters, whatever
+  /// the loss. A row in which only a derivative is not finite counts in the loss, and that derivative as 0 in the step.
   LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most; at least 1
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
@@ -48,7 +48,7 @@ enum class FitStatus : std::uint8_t {
   kNotFinite,   ///< the sums of the start are not finite
   kSingular,    ///< the loss depends on no parameter, in first order
   kCancelled,
-  kFailed,        ///< an error, which Losses::failures has; parameters are the best before it, NaN if there are none
+  kFailed,        ///< an error, which Losses::failures has; parameters are the best before it, NaN if none
   kNoParameters,  ///< the expression has none: the loss is that of the expression as it is
 };
 

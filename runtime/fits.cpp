@@ -16,105 +16,175 @@
 #include "runtime/engine.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_terms.h"
-#include "runtime/fit/scaled_qr.h"
+#include "runtime/fit/refinement.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/population_fit.h"
 
 namespace srjit {
-namespace {
 
-/// How often least squares are solved at the parameters that the last solution gave.
-constexpr unsigned kMostRounds = 3;
-/// The numbers of a matrix that least squares are solved of, and of all that are in memory at a time.
-constexpr std::size_t kMostNumbers = std::size_t{1} << 26, kMostNumbersAtOnce = std::size_t{1} << 23;
-/// Sines of columns with errors of a unit of the last place are right to some of these.
-constexpr double kSineError = 16;
-/// With larger sines, seminormal equations keep some digits of a step.
-constexpr double kLeastSine = 1e-5;
-/// What terms are taken to be rounded by, in last places. Of more, large terms that cancel each other become smaller.
-constexpr double kDampings[] = {0.5, 8, 128};
-/// A loss is near the expected one up to this share: rounding adds no more.
-constexpr double kNearLoss = 1e-3;
-/// Another round is worth a pass if the last one lowered the loss by this share.
-constexpr double kWorthwhile = 1e-9;
-/// By how many times itself a full step may change a nonlinear parameter: LevenbergMarquardt.
-constexpr double kLongestRefinement = 3;
-/// Sums of equal weights in other orders differ by less.
-constexpr double kSameWeights = 1e-6;
+/// Tries other parameters for the fits of a PopulationFit that have ended. Borrows them.
+class FitRefiner {
+ public:
+  explicit FitRefiner(PopulationFit& fits) : fits_(fits), data_(fits.data_) { collect(); }
 
-/// What least squares are solved of.
-struct Matrix {
-  std::vector<double> columns;  ///< of the parameters in the fit's places, then r
-  std::size_t rows = 0;
-};
-
-/// The roots of Quantity::kTangent in rows where all are finite, times the square root of the weight.
-template <class T>
-Matrix matrixOf(const fit::ParameterFit& fit, std::span<const T> roots, std::size_t rows, bool is_weighted) {
-  const std::size_t count = fit.size();
-  const auto root = [&](std::size_t number, std::size_t row) { return roots[number * rows + row]; };
-  std::vector<std::size_t> used;
-  for (std::size_t row = 0; row < rows; ++row) {
-    bool is_finite = true;
-    for (std::size_t i = 0; i <= count; ++i) is_finite = is_finite && std::isfinite(root(i, row));
-    if (is_finite) used.push_back(row);
+  Status run() {
+    for (unsigned round = 0; round < kMostRounds && !refined_.empty(); ++round) {
+      if (fits_.options_.stop.stop_requested()) break;
+      for (Refined& one : refined_) {
+        one.refinement.begin();
+        if (round > 0 || !fits_.isAboveConstant(*one.entry)) continue;
+        for (const double mean : {data_.target_mean, -data_.target_mean}) {
+          one.refinement.addConstant(fits_.squaredOnes(), mean);
+        }
+      }
+      if (Status added = addLeastSquares(); !added) return added;
+      std::size_t most = 0;
+      for (const Refined& one : refined_) most = std::max(most, one.refinement.size());
+      for (std::size_t number = 0; number < most; ++number) {
+        if (Status tried = tryCandidates(number); !tried) return tried;
+      }
+      std::erase_if(refined_,
+                    [](const Refined& one) { return !one.is_ill_conditioned || !one.refinement.isWorthMore(); });
+    }
+    return okStatus();
   }
-  Matrix matrix{std::vector<double>(used.size() * (count + 1)), used.size()};
-  auto out = matrix.columns.begin();
-  for (std::size_t place = 0; place <= count; ++place) {
-    const std::size_t number = place == count ? 0 : 1 + fit.parameterAt(place);
-    for (const std::size_t row : used) {
-      const double weight = is_weighted ? std::sqrt(static_cast<double>(root(count + 1, row))) : 1;
-      *out++ = weight * static_cast<double>(root(number, row));
+  /// The fits that were refined in the last round.
+  void fail(const Error& why) {
+    const auto error = std::make_shared<const Error>(why);
+    for (const Refined& one : refined_) one.entry->error = error;
+  }
+
+ private:
+  struct Refined {
+    FitEntry* entry;
+    bool is_ill_conditioned;
+    fit::Refinement refinement;
+  };
+
+  /// How often least squares are solved at the parameters that the last solution gave.
+  static constexpr unsigned kMostRounds = 3;
+  /// The numbers of a matrix that least squares are solved of, and of all that are in memory at a time.
+  static constexpr std::size_t kMostNumbers = std::size_t{1} << 26, kMostNumbersAtOnce = std::size_t{1} << 23;
+
+  // Of each expression the fit that has the smallest loss. The fits are all over the memory: others are not looked at.
+  void collect() {
+    for (std::size_t i = 0; i < fits_.refinable_.size(); ++i) {
+      if (fits_.refinable_[i] == 0) continue;
+      FitEntry* const entry = fits_.winnerOf(i / fits_.startCount());
+      if (entry != fits_.entries_[i].get() || entry->fit.passes() >= fits_.options_.iterations) continue;
+      const bool is_small = numbersOf(*entry) <= kMostNumbers;
+      refined_.push_back({entry, entry->fit.isIllConditioned() && is_small, fit::Refinement(entry->fit)});
+    }
+    // Their solver has left nothing to gain but what rounding hides.
+    for (const Refined& one : refined_) {
+      if (one.is_ill_conditioned && one.entry->fit.linear() == one.entry->fit.size()) one.entry->fit.settle();
     }
   }
-  return matrix;
-}
+  std::size_t numbersOf(const FitEntry& entry) const { return data_.rows * (entry.fit.size() + 2); }
 
-bool isWorthMore(const FitRefinement& refined) {
-  return refined.entry->fit.loss() < (1 - kWorthwhile) * refined.loss_before;
-}
+  // Matrices of a part of the fits at a time.
+  Status addLeastSquares() {
+    std::vector<Refined*> part;
+    std::size_t numbers = 0;
+    for (Refined& one : refined_) {
+      if (!one.is_ill_conditioned) continue;
+      if (numbers + numbersOf(*one.entry) > kMostNumbersAtOnce) {
+        if (Status solved = addSolutions(part); !solved) return solved;
+        part.clear();
+        numbers = 0;
+      }
+      part.push_back(&one);
+      numbers += numbersOf(*one.entry);
+    }
+    return addSolutions(part);
+  }
 
-}  // namespace
+  Status addSolutions(const std::vector<Refined*>& part) {
+    if (part.empty()) return okStatus();
+    Engine::State& engine = fits_.engine_;
+    Derivation tangent = fits_.derivation_;
+    tangent.quantity = Quantity::kTangent;
+    tangent.skips_invalid = false;
+    ProgramSource source = fits_.source_->emptyLike();
+    engine.executor->execute([&] {
+      source.setSelected(*fits_.source_, part.size(), [&](std::size_t i) { return part[i]->entry->expression; });
+    });
+    const CompileOptions compile{.expected_evaluations = 1, .expected_rows = data_.rows};
+    const Program program = deriveProgram(engine, source, fits_.program_, tangent, compile, fits_.base_.deadline);
+    std::vector<double> parameters;
+    for (const Refined* one : part) {
+      const std::span<const double> own = one->entry->fit.parameters();
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    const ProgramSource& derived = *program.state().source;
+    return withZeroOf(data_.precision, [&]<class T>(T) -> Status {
+      std::vector<T> values(derived.outputOffset(part.size()) * data_.rows);
+      const Task task{.program = program,
+                      .data = fits_.base_.data,
+                      .parameters = parameters,
+                      .out = reinterpret_cast<std::byte*>(values.data()),
+                      .loss = {},
+                      .deadline = fits_.base_.deadline};
+      const Result<Losses> done = runTask(engine, task);
+      if (!done) return done.error();
+      engine.executor->execute([&] {
+        tbb::parallel_for(std::size_t{0}, part.size(), [&](std::size_t i) {
+          const std::size_t first = derived.outputOffset(i), count = derived.outputOffset(i + 1) - first;
+          FitEntry& entry = *part[i]->entry;
+          fit::Refinement& refinement = part[i]->refinement;
+          refinement.addLeastSquares(std::span<const T>(values).subspan(first * data_.rows, count * data_.rows),
+                                     data_.rows, data_.has_weights, fits_.derivation_.skips_invalid ? entry.weights : 1,
+                                     lastPlace(data_.precision));
+          entry.rank = refinement.rank();
+          entry.inverse_diagonal = refinement.inverseDiagonal();
+        });
+      });
+      return okStatus();
+    });
+  }
+
+  // All fits that have a candidate of this number, together.
+  Status tryCandidates(std::size_t number) {
+    std::vector<PopulationFit::Active>& active = fits_.active_;
+    active.clear();
+    std::vector<const fit::Refinement::Candidate*> tried;
+    for (const Refined& one : refined_) {
+      const fit::Refinement::Candidate* const candidate = one.refinement.candidate(number);
+      if (candidate == nullptr || one.entry->fit.passes() >= fits_.options_.iterations) continue;
+      one.entry->fit.setTrial(candidate->parameters);
+      active.push_back({.entry = one.entry});
+      tried.push_back(candidate);
+    }
+    if (active.empty()) return okStatus();
+    fits_.derived_.reset();
+    Result<Sums> sums = fits_.pass();
+    if (!sums) return std::move(sums).error();
+    for (const Failure& failure : sums->failures)
+      active[failure.expression].entry->error = std::make_shared<const Error>(failure.error);
+    fits_.engine_.executor->execute([&] {
+      tbb::parallel_for(std::size_t{0}, active.size(), [&](std::size_t i) {
+        FitEntry& entry = *active[i].entry;
+        if (entry.error != nullptr) return;
+        fits_.takeSums(entry, sums->values.subspan(active[i].first_output, active[i].outputs),
+                       [&](std::span<const double> own) {
+                         return fits_.methods_.local().tryCandidate(entry.fit, own, tried[i]->is_more_exact);
+                       });
+      });
+    });
+    return okStatus();
+  }
+
+  PopulationFit& fits_;
+  const Dataset::State& data_;
+  std::vector<Refined> refined_;
+};
 
 void PopulationFit::refine() {
   if (derivation_.quantity != Quantity::kNormalEquations) return;
-  std::vector<FitRefinement> refined = refinements();
-  // Their solver has left nothing to gain but what rounding hides.
-  for (const FitRefinement& one : refined) {
-    if (one.is_ill_conditioned && one.entry->fit.linear() == one.entry->fit.size()) one.entry->fit.settle();
-  }
-  const Status done = guarded([&]() -> Status {
-    for (unsigned round = 0; round < kMostRounds && !refined.empty(); ++round) {
-      if (options_.stop.stop_requested()) break;
-      for (FitRefinement& one : refined) {
-        one.loss_before = one.entry->fit.loss();
-        one.candidates.clear();
-        if (round == 0) addConstant(one);
-      }
-      if (Status added = addLeastSquares(refined); !added) return added;
-      std::size_t most = 0;
-      for (const FitRefinement& one : refined) most = std::max(most, one.candidates.size());
-      for (std::size_t number = 0; number < most; ++number) {
-        if (Status tried = tryCandidates(refined, number); !tried) return tried;
-      }
-      std::erase_if(refined, [](const FitRefinement& one) { return !one.is_ill_conditioned || !isWorthMore(one); });
-    }
-    return okStatus();
-  });
+  FitRefiner refiner(*this);
+  const Status done = guarded([&] { return refiner.run(); });
   // These fits have ended: where the time is over, they stay as they are.
-  if (done || done.error().code == Errc::kLimit) return;
-  const auto error = std::make_shared<const Error>(done.error());
-  for (const FitRefinement& one : refined) one.entry->error = error;
-}
-
-/// The place of a linear parameter whose column is as long as one of ones, or of minus ones; size() if none is.
-std::size_t PopulationFit::offsetOf(const fit::ParameterFit& fit) const {
-  const double ones = derivation_.skips_invalid ? 1 : weightSum();
-  for (std::size_t i = 0; i < fit.linear(); ++i) {
-    if (std::fabs(fit.squaredLength(i) - ones) <= kSameWeights * ones) return i;
-  }
-  return fit.size();
+  if (!done && done.error().code != Errc::kLimit) refiner.fail(done.error());
 }
 
 bool PopulationFit::isAboveConstant(const FitEntry& entry) const {
@@ -124,164 +194,8 @@ bool PopulationFit::isAboveConstant(const FitEntry& entry) const {
 bool PopulationFit::isRefinable(const FitEntry& entry) const {
   const fit::ParameterFit& fit = entry.fit;
   if (entry.error != nullptr || fit.linear() == 0 || !std::isfinite(fit.loss())) return false;
-  return fit.isIllConditioned() || (isAboveConstant(entry) && offsetOf(fit) < fit.size());
-}
-
-// Of each expression the fit that has the smallest loss. The fits are all over the memory: others are not looked at.
-std::vector<FitRefinement> PopulationFit::refinements() const {
-  std::vector<FitRefinement> refined;
-  for (std::size_t i = 0; i < refinable_.size(); ++i) {
-    if (refinable_[i] == 0) continue;
-    FitEntry* const entry = winnerOf(i / startCount());
-    if (entry != entries_[i].get() || entry->fit.passes() >= options_.iterations) continue;
-    const bool is_small = data_.rows * (entry->fit.size() + 2) <= kMostNumbers;
-    refined.push_back({entry, entry->fit.isIllConditioned() && is_small, entry->fit.loss()});
-  }
-  return refined;
-}
-
-void PopulationFit::addConstant(FitRefinement& refined) const {
-  const fit::ParameterFit& fit = refined.entry->fit;
-  const std::size_t offset = offsetOf(fit);
-  if (!isAboveConstant(*refined.entry) || offset == fit.size()) return;
-  FitCandidate constant{{fit.parameters().begin(), fit.parameters().end()}};
-  for (std::size_t j = 0; j < fit.linear(); ++j) constant.parameters[fit.parameterAt(j)] = 0;
-  // The length of a column does not tell an offset that is added from one that is subtracted.
-  for (const double mean : {data_.target_mean, -data_.target_mean}) {
-    constant.parameters[fit.parameterAt(offset)] = mean;
-    refined.candidates.push_back(constant);
-  }
-}
-
-// Matrices of a part of the fits at a time.
-Status PopulationFit::addLeastSquares(std::span<FitRefinement> refined) const {
-  std::vector<FitRefinement*> part;
-  std::size_t numbers = 0;
-  const auto solve = [&]() -> Status {
-    Status solved = part.empty() ? okStatus() : addSolutions(std::exchange(part, {}));
-    numbers = 0;
-    return solved;
-  };
-  for (FitRefinement& one : refined) {
-    if (!one.is_ill_conditioned) continue;
-    const std::size_t own = data_.rows * (one.entry->fit.size() + 2);
-    if (numbers + own > kMostNumbersAtOnce) {
-      if (Status solved = solve(); !solved) return solved;
-    }
-    part.push_back(&one);
-    numbers += own;
-  }
-  return solve();
-}
-
-Status PopulationFit::addSolutions(const std::vector<FitRefinement*>& part) const {
-  Derivation tangent = derivation_;
-  tangent.quantity = Quantity::kTangent;
-  tangent.skips_invalid = false;
-  ProgramSource source = source_->emptyLike();
-  engine_.executor->execute(
-      [&] { source.setSelected(*source_, part.size(), [&](std::size_t i) { return part[i]->entry->expression; }); });
-  const CompileOptions compile{.expected_evaluations = 1, .expected_rows = data_.rows};
-  const Program program = deriveProgram(engine_, source, program_, tangent, compile, base_.deadline);
-  std::vector<double> parameters;
-  for (const FitRefinement* one : part) {
-    const std::span<const double> own = one->entry->fit.parameters();
-    parameters.insert(parameters.end(), own.begin(), own.end());
-  }
-  const ProgramSource& derived = *program.state().source;
-  return withZeroOf(data_.precision, [&]<class T>(T) -> Status {
-    std::vector<T> values(derived.outputOffset(part.size()) * data_.rows);
-    const Task task{.program = program,
-                    .data = base_.data,
-                    .parameters = parameters,
-                    .out = reinterpret_cast<std::byte*>(values.data()),
-                    .loss = {},
-                    .deadline = base_.deadline};
-    const Result<Losses> done = runTask(engine_, task);
-    if (!done) return done.error();
-    engine_.executor->execute([&] {
-      tbb::parallel_for(std::size_t{0}, part.size(), [&](std::size_t i) {
-        const std::size_t first = derived.outputOffset(i), count = derived.outputOffset(i + 1) - first;
-        const std::span<const T> roots = std::span<const T>(values).subspan(first * data_.rows, count * data_.rows);
-        Matrix matrix = matrixOf(part[i]->entry->fit, roots, data_.rows, data_.has_weights);
-        addSolutions(*part[i], matrix.columns, matrix.rows);
-      });
-    });
-    return okStatus();
-  });
-}
-
-void PopulationFit::addSolutions(FitRefinement& refined, std::span<double> columns, std::size_t rows) const {
-  FitEntry& entry = *refined.entry;
-  const fit::ParameterFit& fit = entry.fit;
-  const double last_place = lastPlace(data_.precision);
-  if (rows < fit.size()) return;
-  std::vector<double> gradient(fit.size());
-  for (std::size_t i = 0; i < fit.size(); ++i) {
-    gradient[i] = fit::exactDot(columns.subspan(i * rows, rows), columns.subspan(fit.size() * rows, rows));
-  }
-  fit::ScaledQr qr;
-  qr.factor(columns, rows, fit.size(), kSineError * last_place);
-  if (qr.leastSine() > kLeastSine) qr.setGradient(gradient);
-  entry.rank = qr.rank();
-  entry.inverse_diagonal.resize(fit.size());
-  std::vector<double> places(fit.size()), step(fit.size());
-  for (std::size_t i = 0; i < fit.size(); ++i) {
-    places[i] = fit.parameters()[fit.parameterAt(i)];
-    entry.inverse_diagonal[fit.parameterAt(i)] = qr.inverseDiagonal(i);
-  }
-  const double means = derivation_.skips_invalid ? entry.weights : 1;
-  const auto add = [&](std::size_t count, double damping, bool is_more_exact) {
-    std::ranges::fill(step, 0);
-    qr.solve(places, damping * last_place, std::span(step).first(count));
-    FitCandidate candidate{{fit.parameters().begin(), fit.parameters().end()}, is_more_exact, qr.rest(count) / means};
-    bool is_too_long = false;
-    for (std::size_t i = 0; i < fit.size(); ++i) {
-      candidate.parameters[fit.parameterAt(i)] += step[i];
-      const double size = std::fabs(places[i]);
-      is_too_long = is_too_long || (i >= fit.linear() && size > 0 && std::fabs(step[i]) > kLongestRefinement * size);
-    }
-    if (!is_too_long) refined.candidates.push_back(std::move(candidate));
-  };
-  if (fit.linear() < fit.size()) add(fit.size(), kDampings[0], false);
-  for (const double damping : kDampings) add(fit.linear(), damping, damping == kDampings[0]);
-}
-
-// All fits that have a candidate of this number, together.
-Status PopulationFit::tryCandidates(std::span<FitRefinement> refined, std::size_t number) {
-  active_.clear();
-  std::vector<const FitCandidate*> tried;
-  for (FitRefinement& one : refined) {
-    if (number >= one.candidates.size() || one.entry->fit.passes() >= options_.iterations) continue;
-    const FitCandidate& candidate = one.candidates[number];
-    if (number > 0 && !candidate.is_more_exact && one.entry->fit.loss() <= (1 + kNearLoss) * candidate.expected)
-      continue;
-    one.entry->fit.setTrial(candidate.parameters);
-    active_.push_back({.entry = one.entry});
-    tried.push_back(&candidate);
-  }
-  if (active_.empty()) return okStatus();
-  derived_.reset();
-  Result<Sums> sums = pass();
-  if (!sums) return std::move(sums).error();
-  for (const Failure& failure : sums->failures)
-    active_[failure.expression].entry->error = std::make_shared<const Error>(failure.error);
-  engine_.executor->execute([&] {
-    tbb::parallel_for(std::size_t{0}, active_.size(), [&](std::size_t i) {
-      const Active& active = active_[i];
-      if (active.entry->error != nullptr) return;
-      FitEntry& entry = *active.entry;
-      const std::span<double> outputs = sums->values.subspan(active.first_output, active.outputs);
-      LossSums rows;
-      if (derivation_.skips_invalid) rows = takeMeans(entry, outputs);
-      const std::span<double> own = outputs.first(outputs.size() - derivation_.counts());
-      const bool is_taken = methods_.local().tryCandidate(entry.fit, own, tried[i]->is_more_exact);
-      if (!is_taken || !derivation_.skips_invalid) return;
-      entry.weights = rows.weights;
-      entry.valid = rows.valid;
-    });
-  });
-  return okStatus();
+  return fit.isIllConditioned() ||
+         (isAboveConstant(entry) && fit::Refinement::offsetOf(fit, squaredOnes()) < fit.size());
 }
 
 namespace {

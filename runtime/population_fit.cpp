@@ -15,12 +15,20 @@
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/platform/prefetch.h"
 
 namespace srjit {
 namespace {
+
+/// Fetches the lines of these bytes into the cache of this core.
+void prefetch(std::span<const std::byte> bytes) noexcept {
+  const std::byte* const begin = bytes.data();
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % kCacheLine;
+  for (const std::byte* line = begin - before; line < begin + bytes.size(); line += kCacheLine)
+    __builtin_prefetch(line);
+}
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -73,8 +81,8 @@ fit::LevenbergMarquardt::Rows rowsOf(const Dataset::State& data, const Derivatio
   return rows;
 }
 
-/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; of so many parameters that there
-/// are no such indices, a failure.
+/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; a failure if there are no such
+/// indices.
 ProgramSource scaledSource(const ProgramSource& source) {
   constexpr std::uint32_t kMostParameters = Expression::kMaxIndex - 1;
   const Expression none = Expression::create({Token::constant(std::numeric_limits<double>::quiet_NaN())}).value();
@@ -278,7 +286,7 @@ void PopulationFit::makeProgram() {
     seconds = watch.seconds();
     return made;
   };
-  derived_ = is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); })
+  derived_ = is_whole ? program_.variants.get(derivation_, base_.deadline, [&] { return make(*source_); })
                       : make(sourceOfActive());
   remake_rule_.made(active_.size(), seconds);
   in_program_.resize(active_.size());
@@ -330,7 +338,12 @@ void PopulationFit::take(Sums& sums) {
         prefetch(std::as_bytes(sumsFor(next)));
       }
       FitEntry& entry = *active_[i].entry;
-      if (entry.error == nullptr) takeSums(method, entry, sumsFor(active_[i]));
+      const auto take = [&](std::span<const double> own) {
+        const double before = entry.fit.loss();
+        method.take(entry.fit, own);
+        return entry.fit.loss() < before;
+      };
+      if (entry.error == nullptr) takeSums(entry, sumsFor(active_[i]), take);
       goes_on_[i] = entry.error == nullptr && !entry.fit.done();
       if (goes_on_[i] != 0) {
         nextParameters(active_[i]);
@@ -352,17 +365,6 @@ void PopulationFit::dropEnded() {
   active_.resize(left);
 }
 
-void PopulationFit::takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const {
-  if (!derivation_.skips_invalid) return method.take(entry.fit, outputs);
-  const LossSums rows = takeMeans(entry, outputs);
-  const double before = entry.fit.loss();
-  method.take(entry.fit, outputs.first(outputs.size() - derivation_.counts()));
-  if (!(entry.fit.loss() < before)) return;
-  entry.weights = rows.weights;
-  entry.valid = rows.valid;
-}
-
-// Where rows are left out, sums of different rows are comparable as means.
 LossSums PopulationFit::takeMeans(const FitEntry& entry, std::span<double> outputs) const {
   const LossSums rows = readSums(outputs, derivation_, data_);
   // Fewer rows than parameters can be met by chance.

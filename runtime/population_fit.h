@@ -32,19 +32,6 @@ struct FitEntry {
   std::size_t rank = 0;
 };
 
-/// What is tried after a fit has ended.
-struct FitCandidate {
-  std::vector<double> parameters;
-  bool is_more_exact = false;  ///< LevenbergMarquardt::tryCandidate()
-  double expected = 0;         ///< the loss, but for the rounding of predictions; not tried where one is near it
-};
-struct FitRefinement {
-  FitEntry* entry;
-  bool is_ill_conditioned;
-  double loss_before;
-  std::vector<FitCandidate> candidates = {};
-};
-
 /// Of an object in memory that is given back as a whole.
 struct DestroyAlone {
   void operator()(FitEntry* entry) const noexcept { std::destroy_at(entry); }
@@ -57,9 +44,8 @@ struct DestroyAlone {
 /// as p times a power of two, so that squares of their columns and of those of other parameters are in range together.
 ///
 /// Normal equations are too inexact for linear parameters whose columns are nearly combinations of each other, as those
-/// of a polynomial over years. Such fits are refined when they have ended: least squares of the columns themselves
-/// (fit::ScaledQr) give other parameters, which are taken if their loss, evaluated as any, is smaller. So is the best
-/// constant, where the expression has an offset and ended above.
+/// of a polynomial over years. Such fits are refined when they have ended: least squares of the columns themselves, and
+/// the best constant (fit::Refinement), give other parameters, which are taken if their loss is smaller.
 class PopulationFit {
  public:
   /// Throws an ErrorException (kLimit) if the sums of all starts are more than a call may have.
@@ -89,23 +75,20 @@ class PopulationFit {
   void fail(const Failure& failure);
   void take(Sums& sums);
   void dropEnded();
-  void takeSums(fit::LevenbergMarquardt& method, FitEntry& entry, std::span<double> outputs) const;
+  template <class Take>
+  void takeSums(FitEntry& entry, std::span<double> outputs, const Take& take) const;
   LossSums takeMeans(const FitEntry& entry, std::span<double> outputs) const;
   void nextParameters(const Active& active);
   FitEntry* winnerOf(std::size_t expression) const;
   std::size_t startCount() const;
   double sumOf(const FitEntry& entry) const;
   // After the fits have ended:
+  friend class FitRefiner;
   void refine();
   bool isAboveConstant(const FitEntry& entry) const;
   bool isRefinable(const FitEntry& entry) const;
-  std::size_t offsetOf(const fit::ParameterFit& fit) const;
-  std::vector<FitRefinement> refinements() const;
-  void addConstant(FitRefinement& refined) const;
-  Status addLeastSquares(std::span<FitRefinement> refined) const;
-  Status addSolutions(const std::vector<FitRefinement*>& part) const;
-  void addSolutions(FitRefinement& refined, std::span<double> columns, std::size_t rows) const;
-  Status tryCandidates(std::span<FitRefinement> refined, std::size_t number);
+  /// The squared length of a column of ones.
+  double squaredOnes() const { return derivation_.skips_invalid ? 1 : weightSum(); }
   void takeLosses(Fits& fits) const;
   Fits fits();
   void write(fit::LevenbergMarquardt& method, const FitEntry& entry, Fits& fits) const;
@@ -134,5 +117,16 @@ class PopulationFit {
   fit::RemakeRule remake_rule_;          ///< of derived_
   std::vector<double> parameters_;       ///< of derived_, whatever they are for fits that have ended
 };
+
+/// Passes the sums of a trial to `take`, which says whether they are the best so far; then keeps their rows. Where rows
+/// are left out, sums of different rows are comparable as means.
+template <class Take>
+void PopulationFit::takeSums(FitEntry& entry, std::span<double> outputs, const Take& take) const {
+  LossSums rows;
+  if (derivation_.skips_invalid) rows = takeMeans(entry, outputs);
+  if (!take(outputs.first(outputs.size() - derivation_.counts())) || !derivation_.skips_invalid) return;
+  entry.weights = rows.weights;
+  entry.valid = rows.valid;
+}
 
 }  // namespace srjit

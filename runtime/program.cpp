@@ -4,9 +4,6 @@
 
 #include "runtime/evaluation/program_state.h"
 #include "runtime/fit/starts.h"
-#include "runtime/host/batches.h"
-#include "runtime/pool/program.h"
-#include "runtime/tiers/device_program.h"
 
 namespace srjit {
 
@@ -34,17 +31,30 @@ Result<std::vector<double>> Program::drawStarts(std::span<const double> given, s
 }
 
 ProgramStatus Program::status() const {
-  if (const std::optional<Program> with_code = state_->code.find({})) return with_code->status();
-  if (state_->on_device != nullptr) return state_->on_device->status();
-  if (state_->on_pool != nullptr) return state_->on_pool->status();
-  ProgramStatus status;
-  if (state_->batches == nullptr) return status;
-  for (const HostBatch& batch : state_->batches->batches()) {
-    (batch.code ? status.served.compiled : status.served.interpreted) += batch.expressions.size();
+  if (const std::optional<Program> with_code = state_->variants.find({})) return with_code->status();
+  return state_->code == nullptr ? ProgramStatus{} : state_->code->status();
+}
+
+std::shared_ptr<ProgramsMade::Slot> ProgramsMade::slotOf(const Purpose& purpose) {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::ranges::find(slots_, purpose, [](const auto& slot) -> const Purpose& { return slot->purpose; });
+  if (found == slots_.end()) {
+    if (slots_.size() == kMost) slots_.erase(slots_.begin());
+    return slots_.emplace_back(std::make_shared<Slot>(purpose));
   }
-  status.compiled = status.served.compiled;
-  if (status.compiled > 0) status.tier = Tier::kCompile;
-  return status;
+  std::rotate(found, found + 1, slots_.end());
+  return slots_.back();
+}
+
+std::optional<Program> ProgramsMade::find(const Purpose& purpose) const {
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (slot->purpose != purpose) continue;
+    const std::unique_lock is_ready(slot->mutex, std::try_to_lock);
+    return is_ready ? slot->program : std::nullopt;
+  }
+  return {};
 }
 
 }  // namespace srjit

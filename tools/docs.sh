@@ -9,16 +9,22 @@ case "${1-}" in
   -h | --help) show_usage; exit ;;
   *) fail "unknown option '$1'" "usage: tools/docs.sh" ;;
 esac
-install_packages python3 python3-venv
+install_packages "${SRJIT_BUILD_PACKAGES[@]}" python3-venv
+build_preset release --target sr-jit
 pages=build/docs-pages venv=build/docs-venv
 if [[ ! -x "$venv/bin/mkdocs" ]]; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check 'mkdocs >=1.6, <2' 'mkdocstrings[python] >=1, <2'
 fi
 
+# The page that explain.md describes.
+explain="$(grep -o 'build/release/sr-jit explain .*--out' docs/internals/explain.md)"
+bash -c "$explain build/explain.html"
+
 # The README is the first page. Links to sources, which the site does not have, become text.
 rm -rf "$pages"
 cp -r docs "$pages"
+mv build/explain.html "$pages"
 sed -E 's#\]\(docs/#](#g' README.md >"$pages/index.md"
 sed -i -E 's#\]\(\.\./README\.md#](index.md#g; s#\[([^]]*)\]\(\.\./[^)]*\)#\1#g' "$pages"/*.md
 sed -i -E 's#\]\(\.\./\.\./README\.md#](../index.md#g; s#\[([^]]*)\]\(\.\./\.\./[^)]*\)#\1#g' "$pages"/*/*.md

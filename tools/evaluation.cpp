@@ -1,22 +1,21 @@
 #include "tools/evaluation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
-#include "runtime/pool/device_names.h"
+#include "runtime/platform/clock.h"
+#include "runtime/pool/make_executor.h"
+#include "tools/failure.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/streams.h"
 
 namespace srjit {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::string checkDevice(const std::string& name) {
   if (name == "auto" || name == "cpu") return "";
@@ -64,19 +63,6 @@ void checkOutName(const EvaluationOptions& options, bool writes_npy) {
   }
 }
 
-/// Tells the notices but the first `told`; gives how many there are.
-std::size_t tellNotices(const Engine& engine, std::size_t told) {
-  const std::vector<std::string> notices = engine.notices();
-  for (std::size_t i = told; i < notices.size(); ++i) tell(fmt::format("sr-jit: {}\n", text::printable(notices[i])));
-  return notices.size();
-}
-
-void fail(SourceLine& line, Error error) {
-  error.message = fmt::format("{}:{}: {}", line.origin, line.line, error.message);
-  report(error);
-  line.expression = std::move(error);
-}
-
 }  // namespace
 
 void addDataOptions(CLI::App& app, EvaluationOptions& options) {
@@ -88,16 +74,17 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("NAME");
   app.add_option("--weights", options.weights, "the column of row weights; it is no variable")->type_name("NAME");
   addNumericOptions(app, options.engine.math, options.engine.precision);
-  std::vector<std::pair<std::string, Tier>> tiers;
-  for (const Tier tier : kTiers) tiers.emplace_back(nameOf(tier), tier);
-  addChoice(app, "--tier", options.engine.tier, tiers, "how expressions are executed; the numbers are the same");
+  addNamed(app, "--tier", options.engine.tier, kTiers, "how expressions are executed; the numbers are the same");
   app.add_option("--device", options.engine.device, "where they are executed")
       ->check(checkDevice, "")
       ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
-  addCacheOption(app, options.engine.cache_directory);
+  app.add_option("--cache-dir", options.engine.cache_directory,
+                 "where kernels of GPUs are kept between runs; '' keeps none")
+      ->type_name("DIR")
+      ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
   addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);
-  addQuietOption(app, options.quiet);
+  app.add_flag("--quiet", options.quiet, "print nothing but results and errors");
 }
 
 void addDropMissingOption(CLI::App& app, EvaluationOptions& options) {
@@ -107,13 +94,17 @@ void addDropMissingOption(CLI::App& app, EvaluationOptions& options) {
       "leave out rows in which a column, the target or the weights are nan, NA, N/A, NULL or empty");
 }
 
+void addOutOption(CLI::App& app, std::string& out) {
+  app.add_option("-o,--out", out, "write to FILE, which appears only when complete")
+      ->type_name("FILE")
+      ->default_str("standard output");
+}
+
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   addExpressionOptions(app, options.expressions);
   addDataOptions(app, options);
-  app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
-      ->type_name("FILE")
-      ->default_str("standard output");
-  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
+  addOutOption(app, options.out);
+  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
       ->type_name("LIST");
 }
 
@@ -135,6 +126,11 @@ Batch Evaluation::batchOf(std::span<const std::size_t> indices) const {
   return batch;
 }
 
+std::size_t tellNotices(std::span<const std::string> notices, std::size_t told) {
+  for (std::size_t i = told; i < notices.size(); ++i) tell(fmt::format("sr-jit: {}\n", text::printable(notices[i])));
+  return notices.size();
+}
+
 void noticeCacheFault(const Engine& engine) {
   const std::string fault = engine.cacheStats().disk_fault;
   if (!fault.empty()) tell(fmt::format("sr-jit: {}\n", text::printable(fault)));
@@ -149,47 +145,41 @@ DataView viewOf(const Roles& roles) {
   return view;
 }
 
-Result<DataTable> readTable(const EvaluationOptions& options) {
-  Result<DataTable> table = readData(options.data, options.expressions.limits.max_bytes, options.missing);
-  if (!table || options.missing != MissingCells::kRead) return table;
+DataTable readTable(const EvaluationOptions& options) {
+  DataTable table = readData(options.data, options.expressions.limits.max_bytes, options.missing).value();
+  if (options.missing != MissingCells::kRead) return table;
   const std::string name = displayName(options.data);
-  const std::size_t all = table->rows(), dropped = dropMissing(*table);
-  if (dropped == all) {
-    return Error{
-        Errc::kInvalid, fmt::format("{}: --drop-missing leaves no row: each of {} has a missing value", name, all), {}};
-  }
+  const std::size_t all = table.rows(), dropped = dropMissing(table);
+  if (dropped == all) refuse("{}: --drop-missing leaves no row: each of {} has a missing value", name, all);
   if (dropped > 0 && !options.quiet) {
     tell(fmt::format("sr-jit: {}: {} of {} rows left out, since they have missing values\n", name, dropped, all));
   }
   return table;
 }
 
-Result<LoadedData> loadData(const EvaluationOptions& options) {
-  const Result<Engine> engine = Engine::create(options.engine);
-  if (!engine) return engine.error();
+LoadedData loadData(const EvaluationOptions& options) {
+  const Engine engine = Engine::create(options.engine).value();
   std::size_t notices = 0;
   if (!options.quiet) {
-    notices = tellNotices(*engine, notices);
-    noticeCacheFault(*engine);
+    notices = tellNotices(engine.notices());
+    noticeCacheFault(engine);
   }
-  Result<DataTable> table = readTable(options);
-  if (!table) return table.error();
+  DataTable table = readTable(options);
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
-  Result<Roles> roles = assignRoles(*table, options.target, options.weights);
-  if (!roles) return roles.error();
-  const Result<Dataset> data = engine->upload(viewOf(*roles));
+  Roles roles = assignRoles(table, options.target, options.weights).value();
+  const Result<Dataset> data = engine.upload(viewOf(roles));
   if (!data) {
-    Error error = data.error();
-    error.message = fmt::format("{}: {}", displayName(options.data), error.message);
     const auto has_nan = [](std::span<const double> column) {
       return std::ranges::any_of(column, [](double value) { return std::isnan(value); });
     };
-    if (options.missing == MissingCells::kDroppable && (has_nan(roles->target) || has_nan(roles->weights))) {
-      error.message += "; --drop-missing leaves out rows with missing values";
-    }
-    return error;
+    const bool can_drop =
+        options.missing == MissingCells::kDroppable && (has_nan(roles.target) || has_nan(roles.weights));
+    Error error = data.error();
+    error.message = fmt::format("{}: {}{}", displayName(options.data), error.message,
+                                can_drop ? "; --drop-missing leaves out rows with missing values" : "");
+    throwError(error);
   }
-  return LoadedData{std::move(*table), std::move(*roles), *engine, *data, notices};
+  return {std::move(table), std::move(roles), engine, *data, notices};
 }
 
 void checkStandardInput(const std::string& data, const ExpressionOptions& expressions) {
@@ -198,32 +188,26 @@ void checkStandardInput(const std::string& data, const ExpressionOptions& expres
   }
 }
 
-Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
+Evaluation prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   checkStandardInput(options.data, options.expressions);
   std::optional<Pipeline> pipeline;
-  if (!options.passes.empty()) {
-    Result<Pipeline> parsed = Pipeline::parse(options.passes, options.engine.math);
-    if (!parsed) return showPlace(parsed.error(), options.passes, "--passes", 1);
-    pipeline = std::move(*parsed);
-  }
-  Result<LoadedData> loaded = loadData(options);
-  if (!loaded) return loaded.error();
-  const ColumnNames columns = viewOf(loaded->roles).names;
-  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, columns);
-  if (!lines) return lines.error();
-  for (SourceLine& line : *lines) {
+  if (!options.passes.empty()) pipeline = readPasses(options.passes, options.engine.math);
+  LoadedData loaded = loadData(options);
+  const ColumnNames columns = viewOf(loaded.roles).names;
+  std::vector<SourceLine> lines = readExpressions(options.expressions, columns);
+  for (SourceLine& line : lines) {
     if (line.ok() && options.default_parameter && (!line.values || line.values->empty())) {
       line.values =
           std::make_shared<const std::vector<double>>(line.expression->parameterCount(), *options.default_parameter);
     }
-    if (line.ok() && !requireInputs(line, loaded->roles.variables.size(), columns)) report(line.expression.error());
+    if (line.ok() && !requireInputs(line, loaded.roles.variables.size(), columns)) report(line.expression.error());
   }
-  return Evaluation{std::move(*loaded), std::move(*lines), std::move(pipeline)};
+  return {std::move(loaded), std::move(lines), std::move(pipeline)};
 }
 
-Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step) {
-  const Clock::time_point start = Clock::now();
+void evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step) {
+  const Stopwatch watch;
   const std::vector<std::size_t> good = evaluation.good();
   const std::size_t rows = evaluation.data.rows();
   const std::string& device = evaluation.engine.options().device;
@@ -239,22 +223,37 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
     compile.expected_rows = rows;
     compile.deferred = evaluation.deferred;
     const Program program = evaluation.engine.compile(batch.expressions, compile);
-    const Result<std::vector<Failure>> failures = step(program, part, batch.parameters);
+    const std::vector<Failure> failures = step(program, part, batch.parameters);
     add(served, program.status().served);
-    if (!failures) return failures.error();
-    if (!failures->empty()) progress.hide();
-    for (const Failure& failure : *failures) fail(evaluation.lines[part[failure.expression]], failure.error);
+    if (!failures.empty()) progress.hide();
+    for (const Failure& failed : failures) {
+      SourceLine& line = evaluation.lines[part[failed.expression]];
+      line.fail(failed.error);
+      report(line.expression.error());
+    }
     begin += count;
     progress.advance(count);
   }
   progress.hide();
-  if (!options.quiet) evaluation.notices = tellNotices(evaluation.engine, evaluation.notices);
-  if (!options.quiet && !good.empty()) {
-    const std::chrono::duration<double> seconds = Clock::now() - start;
-    tell(fmt::format("sr-jit: {} expression{} x {} rows{} on {}, in {:.3g} s\n", good.size(),
-                     good.size() == 1 ? "" : "s", rows, servedWords(served), device, seconds.count()));
+  if (options.quiet) return;
+  evaluation.notices = tellNotices(evaluation.engine.notices(), evaluation.notices);
+  if (good.empty()) return;
+  tell(fmt::format("sr-jit: {} expression{} x {} rows{} on {}, in {:.3g} s\n", good.size(), good.size() == 1 ? "" : "s",
+                   rows, servedWords(served), device, watch.seconds()));
+}
+
+std::string validRowsText(std::uint64_t rows, const char* open) {
+  return rows == Losses::kNotCounted ? open : std::to_string(rows);
+}
+
+ExitStatus writeEvaluation(Evaluation& evaluation, const EvaluationOptions& options,
+                           const std::function<void(OutputFile& out)>& write) {
+  if (!evaluation.good().empty() || options.expressions.keep_going) {
+    OutputFile out = OutputFile::create(options.out).value();
+    write(out);
+    out.publish().value();
   }
-  return okStatus();
+  return batchStatus(evaluation.lines, options.expressions);
 }
 
 }  // namespace srjit

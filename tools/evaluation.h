@@ -1,4 +1,5 @@
-// What `run` and `loss` have in common: data, expressions and an engine, made ready from the command line.
+// What `run`, `loss` and `fit` have in common: data, expressions and an engine, made ready from the command line. All
+// functions throw ErrorException for what is wrong with options, data or machine.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,11 +23,11 @@ struct EvaluationOptions {
   std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some
 };
 
-/// Adds the options of data and of the engine, and --quiet.
+/// Adds the options of data and of the engine, and --quiet; --drop-missing, which leaves out rows of the data; -o; and
+/// all of `options` but --drop-missing and --json, whose meaning is the command's own.
 void addDataOptions(CLI::App& app, EvaluationOptions& options);
-/// Adds --drop-missing, which leaves out rows of the data.
 void addDropMissingOption(CLI::App& app, EvaluationOptions& options);
-/// Adds these and all other options of `options`; but not --json, whose meaning is the command's own.
+void addOutOption(CLI::App& app, std::string& out);
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options);
 
 /// Expressions to compile together, and their parameters one after another.
@@ -36,7 +37,7 @@ struct Batch {
 };
 
 /// The data that `options` name, without the rows that --drop-missing leaves out; tells the number of these.
-Result<DataTable> readTable(const EvaluationOptions& options);
+DataTable readTable(const EvaluationOptions& options);
 
 /// Data of a file, and an engine that holds them.
 struct LoadedData {
@@ -47,7 +48,7 @@ struct LoadedData {
   std::size_t notices = 0;  ///< of the engine, that were told
 };
 /// Makes an engine, tells its notices, and uploads the data that `options` name.
-Result<LoadedData> loadData(const EvaluationOptions& options);
+LoadedData loadData(const EvaluationOptions& options);
 
 /// Data, expressions and an engine that fit together.
 struct Evaluation : LoadedData {
@@ -69,17 +70,27 @@ void checkStandardInput(const std::string& data, const ExpressionOptions& expres
 
 /// Makes ready what `options` ask for; `writes_npy`: --out FILE.npy gives a matrix. Throws CLI::ValidationError if
 /// options contradict each other.
-Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy);
+Evaluation prepare(const EvaluationOptions& options, bool writes_npy);
 
 /// One line on standard error if kernels are not kept on the disk although they were to be.
 void noticeCacheFault(const Engine& engine);
 
+/// Tells the notices of an engine or a search, but the first `told`; gives how many there are.
+std::size_t tellNotices(std::span<const std::string> notices, std::size_t told = 0);
+
 /// Calls `step` for the good lines, some thousands at a time, with a program of them, their indices, and their
 /// parameters one after another; shows progress. What the step or the program reports as failed becomes the line's
-/// error and is reported. Tells what the engine has given notice of meanwhile. Stops at the first error that is not one
-/// expression's.
-using EvaluationStep = std::function<Result<std::vector<Failure>>(
-    const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters)>;
-Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step);
+/// error and is reported. Tells what the engine has given notice of meanwhile.
+using EvaluationStep = std::function<std::vector<Failure>(const Program& program, std::span<const std::size_t> lines,
+                                                          std::span<const double> parameters)>;
+void evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step);
+
+/// Losses::valid_rows of an expression in decimal digits, or `open` if they were not counted.
+std::string validRowsText(std::uint64_t rows, const char* open);
+
+/// Opens the output, before anything is evaluated, lets `write` evaluate and fill it, and publishes it. If no line is
+/// good, and that is an error, nothing is opened. Gives the status of the lines.
+ExitStatus writeEvaluation(Evaluation& evaluation, const EvaluationOptions& options,
+                           const std::function<void(OutputFile& out)>& write);
 
 }  // namespace srjit

@@ -4,11 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/evaluation/loss_value.h"
+#include "tools/failure.h"
 
 namespace srjit {
 namespace {
@@ -25,11 +26,8 @@ void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, Ke
     alone.add(*line.expression);
     const std::size_t length = device ? deviceCodeLength(alone[0], weights) : hostCodeLength(alone[0]);
     if (length <= options.longest) continue;
-    line.expression = Error{
-        Errc::kInvalid,
-        fmt::format("{}:{}: the expression has {} {}, but a kernel has at most {}; {} {} allows it", line.origin,
-                    line.line, length, device ? "instructions" : "tokens", options.longest, kLengthOption, length),
-        {}};
+    line.fail(failure(Errc::kInvalid, "the expression has {} {}, but a kernel has at most {}; {} {} allows it", length,
+                      device ? "instructions" : "tokens", options.longest, kLengthOption, length));
     report(line.expression.error());
   }
 }
@@ -92,7 +90,7 @@ void addGraphOptions(CLI::App& app, KernelOptions& options) {
   addExpressionOptions(app, options.expressions);
   addNumericOptions(app, options.math, options.precision);
   addColumnsOption(app, options.columns);
-  app.add_option("--passes", options.passes, "the passes to run, as fold,simplify")
+  app.add_option("--passes", options.passes, "the passes to run, as simplify,fma")
       ->type_name("LIST")
       ->capture_default_str();
 }
@@ -173,14 +171,9 @@ std::string KernelInput::comment(std::string_view mark) const {
   return text;
 }
 
-Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code) {
-  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
-  if (!pipeline) return showPlace(pipeline.error(), options.passes, "--passes", 1);
-  const Result<ColumnNames> columns = readColumns(options.columns);
-  if (!columns) return columns.error();
-  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, *columns);
-  if (!lines) return lines.error();
-  KernelInput input{std::move(*lines), {}, {}};
+KernelInput kernelInput(const KernelOptions& options, KernelCode code) {
+  const Pipeline pipeline = readPasses(options.passes, options.math);
+  KernelInput input{readExpressions(options.expressions, readColumns(options.columns)), {}, {}};
   if (code == KernelCode::kDevice || code == KernelCode::kHost) refuseLong(input.lines, options, code);
   for (const auto& [first, last] : divided(input.lines, options, code)) {
     std::vector<Expression> members;
@@ -188,7 +181,7 @@ Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code) {
       if (input.lines[i].ok()) members.push_back(*input.lines[i].expression);
     }
     Dag graph = Dag::fromExpressions(members, options.precision);
-    input.graphs.push_back(pipeline->run(std::move(graph), PassContext{options.math}));
+    input.graphs.push_back(pipeline.run(std::move(graph), PassContext{options.math}));
     input.expressions.emplace_back(first, last);
   }
   return input;

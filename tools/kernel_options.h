@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "compiler/interpreter/handler_table.h"
-#include "compiler/kernels/code_length.h"
+#include "compiler/lowering/code_weights.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/target/architecture.h"
 #include "passes/dag.h"
 #include "runtime/engine.h"
+#include "tools/files/output.h"
 #include "tools/options.h"
 
 namespace srjit {
@@ -52,13 +53,9 @@ void addGraphOptions(CLI::App& app, KernelOptions& options);
 /// --kernel, --arch and all else that a GPU kernel depends on.
 void addDeviceOptions(CLI::App& app, KernelOptions& options);
 
-/// Adds --depth.
+/// Adds --depth; --max-length, which counts in `unit`; --listing, for commands that make code with NVIDIA's tools.
 CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options);
-
-/// Adds --max-length. Names what the length is counted in.
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
-
-/// Adds --listing, for commands that make code with NVIDIA's tools.
 void addListingOption(CLI::App& app, KernelOptions& options);
 
 /// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions(),
@@ -71,7 +68,7 @@ void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier 
 void checkPtxArchitecture(const std::string& arch);
 
 /// What kernels are made of: the good expressions, in order, as an engine would divide them, after the passes. Bad ones
-/// were reported, and so were those that are too long.
+/// were reported, and so were those that are too long. kernelInput() throws ErrorException for bad options.
 struct KernelInput {
   std::vector<SourceLine> lines;
   std::vector<Dag> graphs;  ///< one for each kernel; none if no expression is good
@@ -83,22 +80,20 @@ struct KernelInput {
   /// If there are several kernels, a line for each that begins with `mark` and tells its expressions.
   std::string comment(std::string_view mark) const;
 };
-Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code);
+KernelInput kernelInput(const KernelOptions& options, KernelCode code);
 
 /// The interpreter for the operators of `graph`.
 HandlerTable interpreterFor(const Dag& graph, const KernelOptions& options);
 
-/// Prints the text of kernels, or reports why there is none. `make` is called if at least one expression is good; it
-/// may make errors of lines and report them.
+/// Prints the text of kernels that `make` gives. It is called if at least one expression is good; it may make errors of
+/// lines and report them, and throws ErrorException where there is no text.
 template <class Make>
 ExitStatus showKernel(const KernelOptions& options, KernelCode code, const Make& make) {
-  Result<KernelInput> input = kernelInput(options, code);
-  if (!input) return report(input.error());
-  if (input->graphs.empty()) return batchStatus(input->lines, options.expressions);
-  if (const Status open = checkStandardOutput(); !open) return report(open.error());
-  const Result<std::string> text = make(*input);
-  if (!text) return report(text.error());
-  return std::max(writeResults(*text), batchStatus(input->lines, options.expressions));
+  KernelInput input = kernelInput(options, code);
+  if (input.graphs.empty()) return batchStatus(input.lines, options.expressions);
+  OutputFile::create("-").value();  // before the work, so that a closed standard output costs none
+  const std::string text = make(input);
+  return std::max(writeResults(text), batchStatus(input.lines, options.expressions));
 }
 
 }  // namespace srjit

@@ -133,8 +133,8 @@ Finding directTier(const DeviceLimits& device) {
   for (const Precision precision : kPrecisions) {
     for (const Math math : kMathModes) {
       const auto result = DirectSelfTest::lastResult(*cache, device, precision, math, identity);
-      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), result.text);
-      usable = usable && !result.failed;
+      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), result.second);
+      usable = usable && !result.first;
     }
   }
   return {name, usable, std::move(text), purpose};

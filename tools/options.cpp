@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/loss_text.h"
+#include "tools/failure.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
 #include "tools/files/read.h"
@@ -51,14 +52,10 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
       ->type_name("NUMBERS");
   app.add_flag("--keep-going", options.keep_going,
                "exit with 0 although some expressions are bad input; not where a tier has no code for some");
-  addInputLimits(app, options.limits);
+  addLimit(app, "--max-nodes", options.limits.max_nodes, "refuse expressions of more nodes (tokens)");
+  addLimit(app, "--max-bytes", options.limits.max_bytes, "refuse files of more bytes, also when unpacked");
   addSeconds(app, endProcessAfter,
              "end after so many seconds with exit status 1 and a message, unless results are being written by then");
-}
-
-void addInputLimits(CLI::App& app, InputLimits& limits) {
-  addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
-  addLimit(app, "--max-bytes", limits.max_bytes, "refuse files of more bytes, also when unpacked");
 }
 
 CLI::Option* addWholeNumber(CLI::App& app, const std::string& name, std::function<void(std::uint64_t)> store,
@@ -101,20 +98,18 @@ void addSeconds(CLI::App& app, const std::function<void(double)>& store, const s
   app.add_option_function<std::string>("--max-seconds", take, doc)->type_name("S")->check(check, "");
 }
 
-Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {
+std::vector<SourceLine> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {
   if (options.texts.empty() && options.file.empty()) {
     throw CLI::ValidationError(kExpressionsOption, "give an expression, or --exprs FILE");
   }
   Result<std::vector<double>> parameters = parseNumbers(options.parameters);
-  if (!parameters) return showPlace(parameters.error(), options.parameters, "--params", 1);
+  if (!parameters) throwError(showPlace(parameters.error(), options.parameters, "--params", 1));
   const auto shared = std::make_shared<const std::vector<double>>(std::move(*parameters));
-  Result<std::vector<SourceLine>> list =
+  std::vector<SourceLine> list =
       options.file.empty() ? parseArguments(options.texts, options.from, columns, options.limits.max_nodes)
-                           : srjit::readExpressions(options.file, options.from, columns, options.limits);
-  if (!list) return list;
-  if (list->empty())
-    return Error{Errc::kInvalid, fmt::format("{}: no expressions in it", displayName(options.file)), {}};
-  for (SourceLine& line : *list) {
+                           : srjit::readExpressions(options.file, options.from, columns, options.limits).value();
+  if (list.empty()) refuse("{}: no expressions in it", displayName(options.file));
+  for (SourceLine& line : list) {
     if (!line.ok()) report(line.expression.error());
     if (!line.values) line.values = shared;
   }
@@ -130,12 +125,8 @@ ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOpti
 }
 
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
-  std::vector<std::pair<std::string, Math>> modes;
-  for (const Math mode : kMathModes) modes.emplace_back(nameOf(mode), mode);
-  addChoice(app, "--math", math, modes, "how faithfully kernels follow the expressions: docs/accuracy.md");
-  std::vector<std::pair<std::string, Precision>> types;
-  for (const Precision type : kPrecisions) types.emplace_back(nameOf(type), type);
-  addChoice(app, "--precision", precision, types, "the type that kernels compute in");
+  addNamed(app, "--math", math, kMathModes, "how faithfully kernels follow the expressions: docs/accuracy.md");
+  addNamed(app, "--precision", precision, kPrecisions, "the type that kernels compute in");
 }
 
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
@@ -155,21 +146,16 @@ CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& 
   return app.add_option(kLossOption, loss, doc)->type_name(names + "NAME:CONSTANT|EXPRESSION")->capture_default_str();
 }
 
-Status readLoss(const std::string& text, LossOptions& options) {
+void readLoss(const std::string& text, LossOptions& options) {
   Result<LossOptions> loss = parseLoss(text);
-  if (!loss) {
-    if (loss.error().where) return showPlace(loss.error(), text, kLossOption, 1);
-    throw CLI::ValidationError(kLossOption, loss.error().message);
-  }
+  if (!loss && loss.error().where) throwError(showPlace(loss.error(), text, kLossOption, 1));
+  if (!loss) throw CLI::ValidationError(kLossOption, loss.error().message);
   loss->nan = options.nan;
   options = std::move(*loss);
-  return okStatus();
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {
-  std::vector<std::pair<std::string, NanPolicy>> policies;
-  for (const NanPolicy choice : kNanPolicies) policies.emplace_back(nameOf(choice), choice);
-  return addChoice(app, "--nan", policy, policies, doc);
+  return addNamed(app, "--nan", policy, kNanPolicies, doc);
 }
 
 void addColumnsOption(CLI::App& app, std::string& columns) {
@@ -178,28 +164,19 @@ void addColumnsOption(CLI::App& app, std::string& columns) {
       ->type_name("NAME,NAME,...");
 }
 
-Result<ColumnNames> readColumns(const std::string& columns) {
-  Result<std::vector<std::string>> names = parseCsvHeader(columns, "--columns");
-  if (!names) return names.error();
-  return ColumnNames(std::move(*names));
+ColumnNames readColumns(const std::string& columns) {
+  return ColumnNames(parseCsvHeader(columns, "--columns").value());
 }
 
-void addCacheOption(CLI::App& app, std::optional<std::string>& directory) {
-  app.add_option("--cache-dir", directory, "where kernels of GPUs are kept between runs; '' keeps none")
-      ->type_name("DIR")
-      ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
+Pipeline readPasses(const std::string& passes, Math math) {
+  const Result<Pipeline> pipeline = Pipeline::parse(passes, math);
+  if (!pipeline) throwError(showPlace(pipeline.error(), passes, "--passes", 1));
+  return *pipeline;
 }
 
 void addJsonOption(CLI::App& app, bool& json) { app.add_flag("--json", json, "print JSON"); }
 
-void addQuietOption(CLI::App& app, bool& quiet) {
-  app.add_flag("--quiet", quiet, "print nothing but results and errors");
-}
-
-Status checkStandardOutput() {
-  const Result<OutputFile> out = OutputFile::create("-");
-  return out ? okStatus() : Status(out.error());
-}
+std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
 ExitStatus writeResults(std::string_view text) {
   Result<OutputFile> out = OutputFile::create("-");

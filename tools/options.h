@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -42,6 +43,14 @@ CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
       ->default_str(initial);
 }
 
+/// The same for values that have names.
+template <class T, class Values>
+CLI::Option* addNamed(CLI::App& app, const std::string& name, T& value, const Values& values, const std::string& doc) {
+  std::vector<std::pair<std::string, T>> choices;
+  for (const T choice : values) choices.emplace_back(nameOf(choice), choice);
+  return addChoice(app, name, value, choices, doc);
+}
+
 /// Adds a positional option that takes any number of words, each as it is given.
 CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::string>& words, const std::string& doc);
 
@@ -58,8 +67,6 @@ struct ExpressionOptions {
 inline constexpr const char* kExpressionsOption = "expressions";
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options);
 
-/// Adds --max-nodes and --max-bytes.
-void addInputLimits(CLI::App& app, InputLimits& limits);
 /// Adds an option for a whole number from `least` to `most` in decimal digits, which `store` gets. Words such as -1,
 /// 1.5 and 0x10, and numbers out of the range, are wrong usage; CLI11's own conversion takes -1 for 2^64 - 1.
 CLI::Option* addWholeNumber(CLI::App& app, const std::string& name, std::function<void(std::uint64_t)> store,
@@ -85,8 +92,8 @@ CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, co
 void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc);
 
 /// The expressions that were asked for, with the parameters of --params where a line has none of its own. Bad ones are
-/// reported to standard error. Throws CLI::ValidationError if none were asked for.
-Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns);
+/// reported to standard error. Throws CLI::ValidationError if none were asked for, and ErrorException.
+std::vector<SourceLine> readExpressions(const ExpressionOptions& options, const ColumnNames& columns);
 
 /// The exit status of a command that did everything but the bad lines of `list`.
 ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOptions& options);
@@ -102,23 +109,23 @@ CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& d
 CLI::Option* addLossOption(
     CLI::App& app, std::string& loss, const std::string& doc,
     const std::function<bool(const LossInfo&)>& takes = [](const LossInfo&) { return true; });
-/// Sets the loss of `options` to what `text` says: a name, name:constant, or an expression over f, y and w. Errors: bad
-/// text, with its place. Throws CLI::ValidationError for a word that is none of the names.
-Status readLoss(const std::string& text, LossOptions& options);
+/// Sets the loss of `options` to what `text` says: a name, name:constant, or an expression over f, y and w. Throws
+/// ErrorException for bad text, with its place, and CLI::ValidationError for a word that is none of the names.
+void readLoss(const std::string& text, LossOptions& options);
 
 /// Names of variables where no data file gives them: "--columns mass,speed", read as the header line of a CSV file, so
-/// that a name with a comma is quoted as there.
+/// that a name with a comma is quoted as there. Reading throws ErrorException.
 void addColumnsOption(CLI::App& app, std::string& columns);
-Result<ColumnNames> readColumns(const std::string& columns);
+ColumnNames readColumns(const std::string& columns);
 
-/// Adds --cache-dir.
-void addCacheOption(CLI::App& app, std::optional<std::string>& directory);
+/// The passes that --passes names. Throws ErrorException, with the place.
+Pipeline readPasses(const std::string& passes, Math math);
 
 void addJsonOption(CLI::App& app, bool& json);
-void addQuietOption(CLI::App& app, bool& quiet);
 
-/// Whether standard output can be written, as far as that is known before. Errors: kIo.
-Status checkStandardOutput();
+/// JSON with indents. What is not UTF-8 becomes U+FFFD.
+using Json = nlohmann::ordered_json;
+std::string dump(const Json& json);
 
 /// Writes results to standard output, and reports what goes wrong.
 ExitStatus writeResults(std::string_view text);

@@ -39,6 +39,8 @@ int runMain(const std::function<int()>& body) {
   int status = kMachineFailure;
   try {
     status = body();
+  } catch (const ErrorException& problem) {
+    status = report(problem.error());
   } catch (const std::bad_alloc&) {
     status = report({Errc::kMachine, "out of memory", {}});
   } catch (const std::exception& problem) {

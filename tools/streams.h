@@ -13,7 +13,7 @@ namespace srjit {
 ///   that is opened later cannot become standard output or standard error.
 /// - SIGXFSZ and SIGPIPE are ignored: a file over the size limit and a closed pipe are errors of write(2).
 /// After: what standard output could not take is reported, and the status is then that of an output that cannot be
-/// written. Exceptions are reported as failures of the machine.
+/// written. An ErrorException is reported as its error, any other exception as a failure of the machine.
 int runMain(const std::function<int()>& body);
 
 /// Writes to standard error, best effort: a message that cannot be written changes neither results nor exit status.

@@ -108,7 +108,13 @@ class Code {
   };
 
   Code() { clear(); }
-  void clear();
+  void clear() {
+    operations_.clear();
+    wide_literals_.clear();
+    setMachineOperands(values_, kFirstValue);
+    setMachineOperands(truths_, kFirstPredicate);
+    is_too_long_ = false;
+  }
 
   /// `count` adjacent values.
   ValueId newValues(unsigned count = 1) {
@@ -170,6 +176,12 @@ class Code {
     for (const ValueId source : operation.sources) ++values_[source].reads;
     if (operation.guard != kAlways) ++truths_[operation.guard / 2].reads;
     if (operation.condition != kAlways) ++truths_[operation.condition / 2].reads;
+  }
+
+  static void setMachineOperands(std::vector<Operand>& operands, std::uint32_t count) {
+    constexpr std::int32_t kForEver = 1 << 30;
+    operands.resize(count);
+    for (std::uint32_t i = 0; i < count; ++i) operands[i] = {kForEver, i};
   }
 
   static constexpr std::size_t kMostTruths = kFirstPredicate + 32'000;  // a PredicateId has 16 bits, one of them a sign

@@ -17,11 +17,11 @@
 
 #include "compiler/host/kernels.h"
 #include "compiler/loader/shared_library.h"
-#include "compiler/lowering/kernel_name.h"
 #include "compiler/lowering/llvm_pipeline.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
+#include "compiler/lowering/source_map.h"
 #include "ir/ops.h"
 
 namespace srjit {

@@ -86,7 +86,7 @@ class HostJit {
   Result<HostLossKernel> loss(const LossSpec& spec);
 
   /// The code that compile() generates for each graph, as the text of one module: LLVM IR before or after optimisation,
-  /// and assembly. Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h). `sources`, if not
+  /// and assembly. Kernels are called rowsKernelName(0), ... (compiler/lowering/source_map.h). `sources`, if not
   /// empty, has the source of each graph, which the text then names.
   Result<std::string> irOf(std::span<const Dag> dags, bool optimized, std::span<const SourceMap> sources = {}) const;
   Result<std::string> assemblyOf(std::span<const Dag> dags, std::span<const SourceMap> sources = {}) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <llvm/IR/Module.h>
 
@@ -28,5 +29,11 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
 
 /// Adds a HostLossKernel named `name`.
 void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec& spec, const HostOptions& options);
+
+/// The operators that the roots need, in a topological order that interleaves up to `ways` roots, one operator each in
+/// turn; a root that is finished is replaced by the next. Within a root the order is ascending. An out-of-order
+/// processor looks ahead by some hundreds of instructions, fewer than a chain of function calls has; interleaving puts
+/// independent work into that window. Linear in the nodes and roots times `ways`; not recursive.
+std::vector<NodeId> interleavedOrder(const Dag& dag, unsigned ways);
 
 }  // namespace srjit

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "compiler/host/jit.h"
@@ -62,5 +63,10 @@ struct HostProgram {
 /// root needs are left out. Linear in the nodes; not recursive. Errors: kInvalid for more columns, roots, or nodes and
 /// parameters together, than HostOperand::kMaxIndex.
 Result<HostProgram> encodeForHost(const Dag& dag);
+
+/// A line per instruction, e.g. `slot0 = mul x0 parameter1`: x<column>, parameter<index in Dag::parameters()> with its
+/// value in brackets if it is a literal, a constant as the shortest number that reads back, slot<number> of scratch
+/// memory, root<number>. `move` copies. `program` must be encodeForHost(dag)'s.
+std::string printProgram(const HostProgram& program, const Dag& dag);
 
 }  // namespace srjit

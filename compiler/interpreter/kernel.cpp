@@ -432,8 +432,8 @@ Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions
   return irOf([&] { return buildInterpreter(table, options); }, optimized);
 }
 
-Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options, const LlvmPasses& passes) {
-  return ptxOf([&] { return buildInterpreter(table, options); }, passes);
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options) {
+  return ptxOf([&] { return buildInterpreter(table, options); });
 }
 
 }  // namespace srjit

@@ -17,7 +17,6 @@
 #include <string>
 
 #include "compiler/interpreter/handler_table.h"
-#include "compiler/lowering/llvm_passes.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
 
@@ -48,8 +47,7 @@ std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometr
 
 /// The interpreter for a table of handlers, which fixes precision, math mode, rows per thread and depth; `options` must
 /// agree with it. Errors: as rowsPtx() (compiler/nvptx/rows_kernel.h).
-Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options,
-                                   const LlvmPasses& passes = {});
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options);
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
 
 }  // namespace srjit

@@ -6,15 +6,31 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+#include <llvm/Config/llvm-config.h>
+
 #include "compiler/interpreter/front_end/front_end_ptx.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/graph_listing.h"
-#include "compiler/kernels/identity.h"
 #include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/toolkit.h"
 #include "compiler/nvptx/totals_kernel.h"
 
 namespace srjit {
+
+/// Hash of the sources; the build makes it (compiler/CMakeLists.txt).
+extern const char* const kSourceHash;
+
 namespace {
+
+/// Tells builds of an assembler apart that have one name; reading all of it would take too long.
+std::string stampOfFile(const std::string& path) {
+  std::error_code failure;
+  const auto size = std::filesystem::file_size(path, failure);
+  if (failure) return "none";
+  const auto time = std::filesystem::last_write_time(path, failure).time_since_epoch();
+  return fmt::format("{} {}", size, failure ? 0 : std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
 
 double threadSeconds() {
   timespec time{};
@@ -38,7 +54,7 @@ class LlvmImageMaker final : public ImageMaker {
     if (listings_.empty()) return make(options, [&] { return rowsPtx(dags, options); });
     const Result<GraphListing> listing = writeGraphListing(dags, listings_);
     if (!listing) return listing.error();
-    return make(options, [&] { return rowsPtx(dags, options, {}, listing->sources); });
+    return make(options, [&] { return rowsPtx(dags, options, listing->sources); });
   }
   Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override {
     return make(options, [&] { return interpreterPtx(table, options); });
@@ -84,6 +100,16 @@ class LlvmImageMaker final : public ImageMaker {
 };
 
 }  // namespace
+
+std::string compilerIdentity() {
+  static const std::string identity = [] {
+    const Toolkit& toolkit = findToolkit();
+    const bool links = assemblerName().starts_with("nvJitLink");
+    return fmt::format("sr-jit {} {}; LLVM {}; assembler {} ({})", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING,
+                       assemblerName(), stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
+  }();
+  return identity;
+}
 
 std::unique_ptr<ImageMaker> llvmImageMaker(const std::string& listings) {
   return std::make_unique<LlvmImageMaker>(listings);

@@ -36,10 +36,14 @@ class ImageMaker {
   /// Those of compiler/interpreter/front_end/arguments.h.
   virtual Result<KernelImage> frontEnd(const DeviceOptions& options) const = 0;
 
-  /// Everything that decides the bits of an image besides the arguments: versions of this library's tables, LLVM
-  /// and the assembler. Part of every cache key.
+  /// As compilerIdentity(). Part of every cache key.
   virtual std::string identity() const = 0;
 };
+
+/// Everything besides the arguments that decides the bits of an image: a hash of this library's sources and tables up
+/// to the compiler, its version, LLVM's version, and the assembler with its file's size and time.
+/// Made at the first call; later ones copy it. Thread-safe.
+std::string compilerIdentity();
 
 /// LLVM and the assembler that was found; PTX where there is none. With a directory of `listings`, rows kernels name
 /// the lines of writeGraphListing(), which is written there before; a failure to do so is an error of the image.

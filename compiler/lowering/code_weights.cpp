@@ -1,5 +1,6 @@
 #include "compiler/lowering/code_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -130,6 +131,15 @@ Weight call(Function function) {
 #undef SRJIT_DEFINE_2
 #undef SRJIT_DEFINE_3
 
+template <class Count>
+std::size_t sumOverTokens(const ExpressionView& expression, std::size_t leaf, const Count& count) {
+  std::size_t all = 0;
+  for (const Token token : expression) {
+    all += token.kind == Token::Kind::kOp ? count(static_cast<std::size_t>(token.op)) : leaf;
+  }
+  return all;
+}
+
 }  // namespace
 
 unsigned codeWeight(Op op, Precision precision, Math math, TargetKind target) {
@@ -142,6 +152,14 @@ CodeWeights codeWeights(Precision precision, Math math, TargetKind target) {
   CodeWeights weights{};
   for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math, target);
   return weights;
+}
+
+std::size_t instructionsOf(const ExpressionView& expression, const CodeWeights& weights) {
+  return sumOverTokens(expression, 0, [&](std::size_t op) -> std::size_t { return weights[op]; });
+}
+
+std::size_t deviceCodeLength(const ExpressionView& expression, const CodeWeights& weights) {
+  return sumOverTokens(expression, 1, [&](std::size_t op) { return std::max<std::size_t>(1, weights[op]); });
 }
 
 }  // namespace srjit

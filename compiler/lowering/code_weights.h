@@ -1,15 +1,18 @@
-// How long the code of each operator is. It tells operators with short code from those with long code, and what an
-// expression costs.
+// How long the code of operators and expressions is. It tells operators with short code from those with long code, and
+// what an expression costs.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "compiler/lowering/target_kind.h"
 #include "ir/numeric.h"
 #include "ir/op.h"
+#include "ir/population.h"
 
 namespace srjit {
+
+/// The kind of processor that code runs on.
+enum class TargetKind : std::uint8_t { kDevice, kHost };
 
 /// Approximate number of instructions of an operator for one row, counted in its row of ops.def and in the programs of
 /// its functions. A host divides and takes roots in one instruction, and has no instructions for functions.
@@ -17,5 +20,16 @@ unsigned codeWeight(Op op, Precision precision, Math math, TargetKind target = T
 /// codeWeight() of every operator, by its number.
 using CodeWeights = std::array<std::uint32_t, kMostOps>;
 CodeWeights codeWeights(Precision precision, Math math, TargetKind target = TargetKind::kDevice);
+
+/// Expressions whose code is longer are not compiled: LLVM's and the assembler's time for one kernel grows faster than
+/// its length. Engines interpret them; the commands that show kernels refuse them.
+inline constexpr std::size_t kMaxCodeLength = 4096;
+
+/// Instructions of the operators for one row on a GPU, roughly.
+std::size_t instructionsOf(const ExpressionView& expression, const CodeWeights& weights);
+/// The length on a GPU: the number of tokens, where an operator counts as its instructions, but as at least one.
+std::size_t deviceCodeLength(const ExpressionView& expression, const CodeWeights& weights);
+/// The length on a CPU, where functions are calls: tokens.
+inline std::size_t hostCodeLength(const ExpressionView& expression) { return expression.size(); }
 
 }  // namespace srjit

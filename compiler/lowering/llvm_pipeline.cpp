@@ -5,7 +5,8 @@
 namespace srjit {
 namespace {
 
-Status runPasses(llvm::Module& module, llvm::StringRef pipeline, const llvm::TargetIRAnalysis& costs = {}) {
+// The pipeline is in the syntax of llvm::PassBuilder::parsePassPipeline().
+void runPasses(llvm::Module& module, llvm::StringRef pipeline, const llvm::TargetIRAnalysis& costs = {}) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
@@ -19,19 +20,22 @@ Status runPasses(llvm::Module& module, llvm::StringRef pipeline, const llvm::Tar
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
   llvm::ModulePassManager passes;
-  if (llvm::Error unknown = builder.parsePassPipeline(passes, pipeline)) {
-    return Error{Errc::kInvalid, "LLVM passes: " + llvm::toString(std::move(unknown)), {}};
-  }
+  llvm::cantFail(builder.parsePassPipeline(passes, pipeline));
   passes.run(module, modules);
-  return okStatus();
 }
 
 }  // namespace
 
-void optimizeHostModule(llvm::Module& module) { static_cast<void>(runPasses(module, "function(early-cse)")); }
+void optimizeHostModule(llvm::Module& module) { runPasses(module, "function(early-cse)"); }
 
-Status optimizeDeviceModule(llvm::Module& module, const llvm::TargetIRAnalysis& costs, const LlvmPasses& passes) {
-  return runPasses(module, passes.kernels, passes.knows_costs ? costs : llvm::TargetIRAnalysis());
+void optimizeDeviceModule(llvm::Module& module) {
+  runPasses(module, "function(sroa,early-cse,simplifycfg<no-sink-common-insts;no-hoist-common-insts>),globaldce");
+}
+
+// What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
+// different ways (docs/history/experiments.md).
+void optimizeFrontEnd(llvm::Module& module, const llvm::TargetIRAnalysis& costs) {
+  runPasses(module, "globaldce,default<Oz>", costs);
 }
 
 }  // namespace srjit

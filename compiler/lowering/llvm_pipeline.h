@@ -5,16 +5,13 @@
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/Module.h>
 
-#include "compiler/lowering/llvm_passes.h"
-#include "ir/error.h"
-
 namespace srjit {
 
-/// For modules of host kernels: eliminates common subexpressions, which only addresses have.
+/// Eliminates common subexpressions, which only addresses have, in modules of host kernels.
 void optimizeHostModule(llvm::Module& module);
-
-/// For modules of device kernels: eliminates common subexpressions, and promotes the interpreter's registers. `costs`
-/// are the target's. Errors: kInvalid for pipelines that LLVM does not know.
-Status optimizeDeviceModule(llvm::Module& module, const llvm::TargetIRAnalysis& costs, const LlvmPasses& passes = {});
+/// The same in modules of device kernels; and promotes the interpreter's registers.
+void optimizeDeviceModule(llvm::Module& module);
+/// For modules that a C++ compiler made, as small as possible. `costs` are those of the target's instructions.
+void optimizeFrontEnd(llvm::Module& module, const llvm::TargetIRAnalysis& costs);
 
 }  // namespace srjit

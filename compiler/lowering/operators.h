@@ -7,7 +7,7 @@
 
 #include <llvm/IR/IRBuilder.h>
 
-#include "compiler/lowering/target_kind.h"
+#include "compiler/lowering/code_weights.h"
 #include "ir/numeric.h"
 #include "ir/op.h"
 

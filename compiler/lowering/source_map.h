@@ -1,10 +1,14 @@
-// Where the nodes of a graph stand in a source text, for code that names its source.
+// Names of straight-line kernels, and where the nodes of their graphs stand in a source text.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace srjit {
+
+/// The name of the kernel of graph `index` of a module, on GPUs and on the host.
+inline std::string rowsKernelName(std::size_t index) { return "srjit_rows_" + std::to_string(index); }
 
 /// A place in a text, from 1; line 0: none.
 struct SourcePlace {

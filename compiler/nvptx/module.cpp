@@ -131,6 +131,7 @@ Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::
   llvm::Expected<std::unique_ptr<llvm::Module>> read = llvm::parseBitcodeFile(buffer, *context_);
   if (!read) return Error{Errc::kCompile, "unreadable bitcode: " + llvm::toString(read.takeError()), {}};
   module_ = std::move(*read);
+  is_front_end_ = true;
   module_->setDataLayout(target_->createDataLayout());
   llvm::internalizeModule(*module_, [&](const llvm::GlobalValue& value) {
     return std::ranges::find(kernels, std::string_view(value.getName())) != kernels.end();
@@ -143,13 +144,11 @@ Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::
   return okStatus();
 }
 
-Status DeviceModule::finish(const LlvmPasses& passes) {
+Status DeviceModule::finish() {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  if (Status optimized = optimizeDeviceModule(*module_, target_->getTargetIRAnalysis(), passes); !optimized)
-    return optimized;
-  target_->setOptLevel(static_cast<llvm::CodeGenOptLevel>(passes.code_generation));
+  is_front_end_ ? optimizeFrontEnd(*module_, target_->getTargetIRAnalysis()) : optimizeDeviceModule(*module_);
   keepReciprocalsApart(*module_);
   return okStatus();
 }
@@ -179,11 +178,11 @@ Result<std::string> irOf(const BuildModule& build, bool optimized) {
   return made->ir();
 }
 
-Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes) {
+Result<std::string> ptxOf(const BuildModule& build) {
   const LlvmScope scope;
   Result<DeviceModule> made = build();
   if (!made) return std::move(made).error();
-  if (Status finished = made->finish(passes); !finished) return std::move(finished).error();
+  if (Status finished = made->finish(); !finished) return std::move(finished).error();
   return made->ptx();
 }
 

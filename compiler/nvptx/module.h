@@ -11,7 +11,6 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
-#include "compiler/lowering/llvm_passes.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
 
@@ -35,7 +34,7 @@ class DeviceModule {
   Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
 
   /// Verifies the module and optimises it.
-  Status finish(const LlvmPasses& passes = {});
+  Status finish();
 
   /// As textWithPlaces().
   std::string ir();
@@ -46,13 +45,14 @@ class DeviceModule {
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::TargetMachine> target_;
   std::unique_ptr<llvm::Module> module_;
+  bool is_front_end_ = false;  ///< it was read
 };
 
 /// The text of the module that `build` makes, or its error. PTX is always optimised. A module lives within one of these
 /// calls, under its LlvmScope.
 using BuildModule = std::function<Result<DeviceModule>()>;
 Result<std::string> irOf(const BuildModule& build, bool optimized);
-Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes = {});
+Result<std::string> ptxOf(const BuildModule& build);
 
 /// Pointer to global memory.
 inline llvm::Type* globalPointer(llvm::LLVMContext& context) { return llvm::PointerType::get(context, 1); }

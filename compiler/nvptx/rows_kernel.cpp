@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "compiler/lowering/kernel_name.h"
 #include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/module.h"
 #include "compiler/nvptx/strip.h"
 
@@ -135,9 +135,9 @@ Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& optio
   return irOf([&] { return buildRows(dags, options, sources); }, optimized);
 }
 
-Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes,
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options,
                             std::span<const SourceMap> sources) {
-  return ptxOf([&] { return buildRows(dags, options, sources); }, passes);
+  return ptxOf([&] { return buildRows(dags, options, sources); });
 }
 
 }  // namespace srjit

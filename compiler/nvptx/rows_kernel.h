@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 
-#include "compiler/lowering/llvm_passes.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
 #include "ir/error.h"
@@ -24,9 +23,9 @@
 namespace srjit {
 
 /// One kernel per graph, one module for all; graphs have options.precision. Nodes are computed in ascending order.
-/// Kernel i is named rowsKernelName(i) (compiler/lowering/kernel_name.h). Errors: kInvalid for options out of range,
+/// Kernel i is named rowsKernelName(i) (compiler/lowering/source_map.h). Errors: kInvalid for options out of range,
 /// kCompile for LLVM's. `sources`, if not empty, has the source of each graph, which the text then names.
-Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes = {},
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options,
                             std::span<const SourceMap> sources = {});
 Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized,
                            std::span<const SourceMap> sources = {});

@@ -12,6 +12,10 @@
 
 namespace srjit::sass {
 
+/// An instruction as nvdisasm writes it, e.g. "@!P0 FADD R5, |R4|, -R7"; `with_control` appends what Control says. A
+/// `target` is written in place of a branch's offset. The text of each form is in columns of instructions.def.
+std::string print(const Instruction& instruction, bool with_control = false, const std::string* target = nullptr);
+
 /// Every word, decoded; nothing for one that is not in the table.
 std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture);
 

@@ -45,12 +45,14 @@ T sumOfAngles(const Sum<T>& multiple, const Sum<T>& angle) {
   return sum.head + (sum.tail + (multiple.tail + angle.tail));
 }
 
-/// asin x for x up to 1/2; asin of the root of (1 - x) / 2 above, which is acos x / 2.
+/// An angle that a program reduces, and whether its argument is above 1/2.
 template <class T, class Mask>
-struct ArcSine {
+struct Arc {
   Sum<T> angle;
   Mask is_above;
 };
+
+/// asin x for x up to 1/2; asin of the root of (1 - x) / 2 above, which is acos x / 2.
 template <Precision kPrecision, class T>
 auto arcSineOf(const T& magnitude) {
   using namespace real;
@@ -61,7 +63,7 @@ auto arcSineOf(const T& magnitude) {
   const Sum<T> x = selectSum(is_above, root, Sum<T>{magnitude, T(0)});
   const T q = polynomial(choose<kPrecision, std::span<const double>>(kAsin32, kAsin64), square);
   const Sum<T> angle = {x.head, fma(x.head * square, q, x.tail)};
-  return ArcSine<T, decltype(is_above)>{angle, is_above};
+  return Arc<T, decltype(is_above)>{angle, is_above};
 }
 
 template <Precision kPrecision, class T>
@@ -91,11 +93,6 @@ T acos(const T& x) {
 
 /// Whether the quotient of two numbers, 0 <= low <= high, is above 1/2; and the angle of the point (high, low), from
 /// which a quarter of pi is subtracted if so: then its tangent is (low - high) / (low + high).
-template <class T, class Mask>
-struct ArcTangent {
-  Sum<T> angle;
-  Mask is_above;
-};
 template <Precision kPrecision, class T>
 auto arcTangentOf(const T& low, const T& high) {
   using namespace real;
@@ -108,7 +105,7 @@ auto arcTangentOf(const T& low, const T& high) {
   const T q = polynomial(choose<kPrecision, std::span<const double>>(kAtan32, kAtan64), square);
   const T tail = fma(-square, x.tail, x.tail);  // the derivative is about 1 - x^2
   const Sum<T> angle = {x.head, fma(x.head * square, q, tail)};
-  return ArcTangent<T, decltype(is_above)>{angle, is_above};
+  return Arc<T, decltype(is_above)>{angle, is_above};
 }
 
 /// atan x = pi / 2 - atan(1 / x).

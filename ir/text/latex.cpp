@@ -89,7 +89,7 @@ std::string latexConstant(double value) {
   return latexNumber(numberText(value, Precision::kF64));
 }
 
-/// How tightly a subtree holds together, and the first character of what is written.
+/// How tightly a subtree holds together, and the first character of its text.
 struct LatexFacts {
   int level = kBaseOf;
   char lead = ' ';

@@ -8,8 +8,6 @@
 #include "ir/text/infix.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
-#include "ir/text/program_builder.h"
-#include "ir/text/quoted_name.h"
 #include "ir/text/words.h"
 
 namespace srjit::text {
@@ -56,21 +54,10 @@ struct Frame {
   std::size_t end = 0;  ///< kCall, kSign: of the word
 };
 
-/// Where the text of the tokens stands, for those who do not ask.
-struct NoPlaces {
-  void add(std::size_t, std::size_t) {}
-};
-/// For those who do: first byte and size, by token.
-struct TokenPlaces {
-  std::vector<TextRange>& places;
-  void add(std::size_t first, std::size_t end) { places.push_back({first, end - first}); }
-};
-
-template <class Places>
 class Parser {
  public:
   Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens, std::size_t max_nodes,
-         Places places)
+         std::vector<TextRange>* places)
       : text_(text), columns_(columns), lexer_(text), program_(tokens, max_nodes), places_(places) {}
 
   Result<ProgramNeeds> run() {
@@ -226,15 +213,16 @@ class Parser {
 
   static std::size_t endOf(const Lexeme& lexeme) { return lexeme.offset + lexeme.length; }
 
-  void emitOperator(const Frame& frame) {
-    program_.add(Token::operation(frame.op));
-    places_.add(frame.offset, frame.end);
-  }
+  void emitOperator(const Frame& frame) { emit(Token::operation(frame.op), frame.offset, frame.end); }
 
   void emitOperand(const Token& token, std::size_t first, std::size_t end) {
-    program_.add(token);
-    places_.add(first, end);
+    emit(token, first, end);
     after_operand_ = true;
+  }
+
+  void emit(const Token& token, std::size_t first, std::size_t end) {
+    program_.add(token);
+    if (places_ != nullptr) places_->push_back({first, end - first});
   }
 
   void fail(Error error) { error_ = std::move(error); }
@@ -274,7 +262,7 @@ class Parser {
   const ColumnNames& columns_;
   Lexer lexer_;
   ProgramBuilder program_;
-  [[no_unique_address]] Places places_;
+  std::vector<TextRange>* places_;  ///< of the text of each token, if wanted
   std::vector<Frame> open_;
   std::optional<Error> error_;
   bool after_operand_ = false;
@@ -284,13 +272,8 @@ class Parser {
 }  // namespace
 
 Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
-                                std::size_t max_nodes) {
-  return Parser(text, columns, tokens, max_nodes, NoPlaces{}).run();
-}
-
-Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
-                                std::vector<TextRange>& places) {
-  return Parser(text, columns, tokens, 0, TokenPlaces{places}).run();
+                                std::size_t max_nodes, std::vector<TextRange>* places) {
+  return Parser(text, columns, tokens, max_nodes, places).run();
 }
 
 }  // namespace srjit::text

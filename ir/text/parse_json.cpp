@@ -9,7 +9,6 @@
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
-#include "ir/text/program_builder.h"
 #include "ir/text/words.h"
 
 namespace srjit::text {

@@ -7,16 +7,98 @@
 
 #include <fmt/format.h>
 
+#include "ir/mix.h"
 #include "ir/ops.h"
-#include "ir/text/fixed_words.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
-#include "ir/text/program_builder.h"
-#include "ir/text/quoted_name.h"
 #include "ir/text/words.h"
 
 namespace srjit::text {
 namespace {
+
+// Short words that mean the same whatever the columns are called, by a perfect hash: most words of a postfix text.
+
+/// A word of 1 to kLongestFixed bytes as a number, the first byte in the lowest bits.
+constexpr std::size_t kLongestFixed = 7;
+constexpr std::uint64_t keyOfWord(std::string_view word) noexcept {
+  std::uint64_t key = 0;
+  for (std::size_t i = 0; i < word.size(); ++i) key |= std::uint64_t{static_cast<unsigned char>(word[i])} << 8 * i;
+  return key;
+}
+
+/// A word and its token. One that is not set is no word's.
+struct FixedWord {
+  std::uint64_t key = ~std::uint64_t{0};
+  Token token{};
+  std::size_t arity = 0;
+};
+
+/// Behind the words, one row that is none.
+struct FixedWords {
+  static constexpr std::size_t kDigits = 10;
+  std::array<FixedWord, 2 * kOpCount + 2 * kDigits + 1> rows{};
+  std::size_t count = 0;
+
+  constexpr void add(std::string_view word, const Token& token, std::size_t arity) {
+    if (word.size() > kLongestFixed) return;
+    const std::uint64_t key = keyOfWord(word);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (rows[i].key == key) return;  // the text of a function is its name
+    }
+    rows[count++] = {key, token, arity};
+  }
+};
+
+/// The operators by name and text, x0 to x9 and p0 to p9.
+constexpr FixedWords kFixedWords = [] {
+  FixedWords words;
+#define SRJIT_OP(id, name, text, arity, ...)                   \
+  words.add(name, {Token::Kind::kOp, Op::k##id, 0, 0}, arity); \
+  words.add(text, {Token::Kind::kOp, Op::k##id, 0, 0}, arity);
+#include "ir/ops.def"
+#undef SRJIT_OP
+  for (std::uint32_t i = 0; i < FixedWords::kDigits; ++i) {
+    const char digit = static_cast<char>('0' + i);
+    const char x[] = {'x', digit}, p[] = {'p', digit};
+    words.add({x, 2}, {Token::Kind::kVariable, Op{}, i, 0}, 0);
+    words.add({p, 2}, {Token::Kind::kParameter, Op{}, i, 0}, 0);
+  }
+  return words;
+}();
+
+/// Rows of kFixedWords by the upper bits of key * multiplier.
+struct FixedWordIndex {
+  static constexpr std::size_t kSize = std::bit_ceil(kFixedWords.count * kFixedWords.count / 4);
+  std::uint64_t multiplier = 0;
+  std::array<std::uint16_t, kSize> rows{};
+
+  constexpr std::size_t slotOf(std::uint64_t key) const noexcept {
+    return static_cast<std::size_t>(key * multiplier >> (64 - std::countr_zero(kSize)));
+  }
+};
+
+/// Tries multipliers until no two words have one slot; at this size, one in four or so serves.
+constexpr FixedWordIndex kFixedWordIndex = [] {
+  constexpr std::uint16_t kNone = kFixedWords.count;
+  FixedWordIndex index;
+  std::uint64_t random = 0;
+  for (bool collides = true; collides;) {
+    index.multiplier = nextRandom(random);
+    index.rows.fill(kNone);
+    collides = false;
+    for (std::uint16_t row = 0; row < kNone && !collides; ++row) {
+      std::uint16_t& slot = index.rows[index.slotOf(kFixedWords.rows[row].key)];
+      collides = slot != kNone;
+      slot = row;
+    }
+  }
+  return index;
+}();
+
+/// The word with this key; one with another key if there is none.
+const FixedWord& findFixedWord(std::uint64_t key) noexcept {
+  return kFixedWords.rows[kFixedWordIndex.rows[kFixedWordIndex.slotOf(key)]];
+}
 
 /// Reads the words of a text one after another.
 class Words {
@@ -36,7 +118,7 @@ class Words {
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
 
-  /// Steps to the next word and gives its token, if it is a fixed one (fixed_words.h) right behind the space that ended
+  /// Steps to the next word and gives its token, if it is a fixed one right behind the space that ended
   /// the word before. Else stays where it is and gives nullptr. Has no loops or branches that depend on the word: a
   /// mispredicted one takes as long as all the rest.
   const FixedWord* nextFixed() noexcept {

@@ -1,4 +1,4 @@
-// What all printers share: they walk the postfix program with an explicit stack of what is still to be written.
+// The walk of all printers over a postfix program, with an explicit stack of the pieces still to be written.
 #pragma once
 
 #include <cstdint>

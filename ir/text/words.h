@@ -9,6 +9,12 @@
 
 namespace srjit::text {
 
+/// A column's name in backquotes may be any.
+inline constexpr char kBackquote = '`';
+
+/// Number of bytes from the backquote at `offset` to the one that closes it, or to the end of the text.
+std::size_t scanQuotedName(std::string_view text, std::size_t offset) noexcept;
+
 /// The meaning of an operand word.
 enum class WordKind {
   kOperand,     ///< a variable, a parameter or a constant

@@ -90,8 +90,7 @@ std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> deri
   return std::move(terms).finish();
 }
 
-}  // namespace
-
+/// Adds the roots of `derivation`, of Quantity::kLoss, to the graph in which `f` is the expression's node.
 void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation) {
   const graph::NodeMaker maker(dag, nullptr);
   const LossRow row = rowOf(f, derivation, maker);
@@ -102,20 +101,60 @@ void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation) {
   for (const NodeId root : std::move(terms).finish()) dag.addRoot(root);
 }
 
+/// Adds the roots of an expression of `parameters` parameters whose variables the data lack.
 void addRootsWithoutData(Dag& dag, const Derivation& derivation, std::size_t parameters) {
   const NodeId nothing = dag.constant(std::numeric_limits<double>::quiet_NaN());
   for (std::size_t i = 0; i < derivation.roots(parameters); ++i) dag.addRoot(nothing);
 }
 
+}  // namespace
+
+std::size_t Derivation::roots(std::size_t parameters) const noexcept {
+  const std::size_t count = derivatives(parameters);
+  switch (quantity) {
+    case Quantity::kJacobian:
+      return count;
+    case Quantity::kLoss:
+      return loss.terms() + targetTerms() + counts();
+    case Quantity::kGradient:
+      return loss.terms() * (1 + count) + targetTerms() + counts();
+    case Quantity::kNormalEquations:
+    case Quantity::kReweighted:
+      return 1 + count + count * (count + 1) / 2 + counts();
+    case Quantity::kTangent:
+      return 1 + count + (weighted ? 1 : 0);
+  }
+  __builtin_unreachable();
+}
+
 Deriver::Deriver(Precision precision, Math math)
     : math_(math),
+      optimizer_(precision, math),
       dag_(precision),
-      rewriter_(dag_, ruleClassOf(math, precision), math),
+      rewriter_(dag_, ruleModeOf(math, precision)),
       with_rules_(dag_, &rewriter_),
       as_written_(dag_, nullptr),
       fuser_(dag_) {}
 
-void Deriver::run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters) {
+ExpressionGraph Deriver::run(const ExpressionView& tokens, std::uint32_t expression,
+                             const std::optional<Derivation>& derivation) {
+  const std::size_t parameters = tokens.parameterCount();
+  if (!derivation) {
+    optimizer_.run(tokens, expression);
+  } else if (tokens.variableCount() > derivation->columns) {
+    optimizer_.run(tokens, expression, [&](Dag& dag, NodeId) { addRootsWithoutData(dag, *derivation, parameters); });
+  } else if (derivation->quantity == Quantity::kLoss) {
+    optimizer_.run(tokens, expression, [&](Dag& dag, NodeId f) { addLossRoots(dag, f, *derivation); });
+  } else {
+    optimizer_.run(tokens, expression);
+    derive(optimizer_.graph(), *derivation, parameters);
+    sweep_.run(dag_, roots_);
+    return {dag_, roots_, scheduler_.run(dag_, roots_, sweep_.members().size()), sweep_.uses()};
+  }
+  return optimizer_.graph();
+}
+
+void Deriver::derive(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters) {
   read(f);
   if (derivation.quantity != Quantity::kLoss) addDerivatives(derivation, parameters);
   switch (derivation.quantity) {
@@ -139,13 +178,8 @@ void Deriver::run(const ExpressionGraph& f, const Derivation& derivation, std::s
   }
 }
 
-ExpressionGraph Deriver::graph() {
-  sweep_.run(dag_, roots_);
-  return {dag_, roots_, scheduler_.run(dag_, roots_, sweep_.members().size()), sweep_.uses()};
-}
-
 void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
-  run(graphOf(from, root), derivation, parameters);
+  derive(graphOf(from, root), derivation, parameters);
   appendRoots(to);
 }
 
@@ -263,6 +297,31 @@ void Deriver::addGradientTerms(const Derivation& derivation) {
 void Deriver::appendRoots(Dag& to) {
   sweep_.run(dag_, roots_);
   ExpressionGraph{dag_, roots_, sweep_.members(), sweep_.uses()}.appendTo(to, places_);
+}
+
+BatchOptimizer::BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation)
+    : derivation_(std::move(derivation)), deriver_(precision, math), merged_(precision) {}
+
+void BatchOptimizer::add(const ExpressionView& tokens) {
+  deriver_.run(tokens, expressions_++, derivation_).appendTo(merged_, places_);
+}
+
+void BatchOptimizer::add(const Dag& from, std::size_t root, const ExpressionView& tokens) {
+  ++expressions_;
+  if (tokens.variableCount() > derivation_->columns) {
+    return addRootsWithoutData(merged_, *derivation_, tokens.parameterCount());
+  }
+  deriver_.derive(from, from.roots()[root], *derivation_, tokens.parameterCount(), merged_);
+}
+
+Dag BatchOptimizer::take() {
+  expressions_ = 0;
+  // In the order of evaluation, with constants as parameters; all nodes are live.
+  Dag scheduled(merged_.precision());
+  const std::span<const NodeId> order = scheduler_.run(merged_, merged_.roots(), merged_.size());
+  merged_.renumber(order, Dag::Literals::kParameters, scheduled, places_);
+  merged_.clear(0);
+  return scheduled;
 }
 
 // The parameters of an expression are those that the table still has; some may have no effect by now.

@@ -2,51 +2,49 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "ir/numeric.h"
+#include "ir/population.h"
 #include "passes/dag.h"
-#include "passes/expression_graph.h"
+#include "passes/expression_optimizer.h"
 #include "passes/fma.h"
 #include "passes/gradient/derivation.h"
 #include "passes/gradient/differentiate.h"
 #include "passes/gradient/graph_domain.h"
-#include "passes/member_sweep.h"
-#include "passes/root_members.h"
+#include "passes/members.h"
 #include "passes/rules/rewriter.h"
 #include "passes/schedule.h"
 
 namespace srjit {
 
-/// Adds the roots of `derivation`, of Quantity::kLoss, to the graph in which `f` is the expression's node.
-void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation);
-
-/// Adds the roots of an expression of `parameters` parameters whose variables the data lack: NaN. Evaluations give a
-/// failure instead.
-void addRootsWithoutData(Dag& dag, const Derivation& derivation, std::size_t parameters);
-
-/// Derives one expression after another, in the same memory. The result depends only on the expression. Not
-/// thread-safe.
+/// Derives one expression after another, in the same memory. The result depends only on the expression: its own nodes
+/// stay as they are, so f keeps its bits; derivatives get the rules of the math mode, and are fused, in a copy of its
+/// graph, since that must not depend on what the passes before left behind; those that need it get a test whether they
+/// are finite; what sums add is as Quantity has it, without rules. Linear in the nodes of each root together, not
+/// recursive. Not thread-safe.
 class Deriver {
  public:
   Deriver(Precision precision, Math math);
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// Makes the roots of an expression. `f` is its graph, of one root, in another Dag; it has `parameters` parameters
-  /// and uses only variables before derivation.columns. Its own nodes stay as they are, so f keeps its bits;
-  /// derivatives get the rules of the math mode, and are fused; those that need it get a test whether they are finite;
-  /// what sums add is as Quantity has it, without rules. Linear in the nodes of each root together, not recursive.
-  void run(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
-  /// The result of run().
-  ExpressionGraph graph();
+  /// The roots of expression number `expression` of a batch, after the standard passes: its value, or with a derivation
+  /// derivation->roots() roots. These are NaN if it has more variables than derivation->columns: evaluations give a
+  /// failure instead.
+  ExpressionGraph run(const ExpressionView& tokens, std::uint32_t expression,
+                      const std::optional<Derivation>& derivation);
 
-  /// Adds the result of run() to `to`, another graph, for the expression that node `root` of `from` computes.
+  /// Adds the roots of `derivation` to `to`, another graph, for the expression that node `root` of `from` computes. It
+  /// has `parameters` parameters and uses only variables before derivation.columns.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives by parameters: 1 + parameters roots.
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);
 
  private:
+  /// Makes the roots. `f` is the expression's graph, of one root, in another Dag.
+  void derive(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
   ExpressionGraph graphOf(const Dag& from, NodeId root);
   void read(const ExpressionGraph& f);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
@@ -60,6 +58,7 @@ class Deriver {
   void appendRoots(Dag& to);
 
   Math math_;
+  ExpressionOptimizer optimizer_;
   Dag dag_;  ///< of one expression
   Rewriter rewriter_;
   graph::NodeMaker with_rules_, as_written_;
@@ -70,6 +69,28 @@ class Deriver {
   MemberSweep sweep_;
   std::vector<NodeId> roots_;   ///< f and its derivatives, then those of the quantity
   std::vector<NodeId> places_;  ///< where a node is in another graph
+};
+
+/// The graph of a batch as Pipeline::standard() leaves it, or with a derivation that of the derived roots of each
+/// expression, in order. Not thread-safe.
+class BatchOptimizer {
+ public:
+  BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation = {});
+
+  /// Adds the next expression, after the standard passes.
+  void add(const ExpressionView& tokens);
+  /// The same, with a derivation, of an expression that other passes made root number `root` of a graph.
+  void add(const Dag& from, std::size_t root, const ExpressionView& tokens);
+  /// The graph of all expressions since the last call.
+  Dag take();
+
+ private:
+  std::optional<Derivation> derivation_;
+  Deriver deriver_;
+  Dag merged_;
+  std::uint32_t expressions_ = 0;
+  Scheduler scheduler_;
+  std::vector<NodeId> places_;
 };
 
 }  // namespace srjit

@@ -7,10 +7,16 @@
 #include <vector>
 
 #include "passes/dag.h"
-#include "passes/gradient/adjoint.h"
 #include "passes/gradient/graph_domain.h"
 
 namespace srjit {
+
+/// The derivative of the root by a node, while it is made: `value` in its rows, and 0 in the others, where the node is
+/// in a branch that is not taken. There `value` may be NaN, so nothing is multiplied by that 0, neither here nor below.
+struct Adjoint {
+  NodeId value;
+  graph::Rows rows = {};
+};
 
 /// Reverse accumulation (S. Linnainmaa, BIT 16(2), 1976; A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed.,
 /// 2008, 3.2) over the cells dx, dy and dz of ops.def: one sweep from the root down adds the derivatives by all wanted
@@ -40,7 +46,7 @@ class Differentiator {
 
  private:
   static constexpr NodeId kNone = ~NodeId{0};
-  /// Facts about a node where the root is finite (exceptional_operands.h).
+  /// Facts about a node where the root is finite (passes/operator_facts.h).
   enum Fact : std::uint8_t {
     kDepends = 1,      ///< it depends on a wanted node
     kExceptional = 2,  ///< it may be infinite or NaN if something above hides it

@@ -4,7 +4,7 @@
 #include <ranges>
 
 #include "ir/op.h"
-#include "passes/gradient/operand_sets.h"
+#include "passes/operator_facts.h"
 
 namespace srjit {
 namespace {

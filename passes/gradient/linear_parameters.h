@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "passes/expression_graph.h"
+#include "passes/members.h"
 
 namespace srjit {
 

@@ -1,9 +1,10 @@
 #include "passes/gradient/loss_graph.h"
 
+#include <algorithm>
 #include <array>
-#include <cstddef>
 
 #include "ir/losses.h"
+#include "ir/postfix.h"
 
 namespace srjit {
 namespace {
@@ -40,28 +41,17 @@ LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::N
 
 // With 0 f added, it is not finite where f is not.
 graph::Value LossGraph::customTerm() const {
-  std::vector<NodeId> stack;
-  for (const Token& token : loss_.custom->tokens()) {
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        stack.push_back(maker_.constant(token.value));
-        break;
-      case Token::Kind::kVariable:
-        stack.push_back((token.index == 0 ? row_.f : token.index == 1 ? row_.y : row_.w).in(maker_));
-        break;
-      case Token::Kind::kParameter:
-        __builtin_unreachable();
-      case Token::Kind::kOp: {
-        const auto arity = static_cast<std::size_t>(infoOf(token.op).arity);
-        Operands operands{};
-        for (std::size_t i = 0; i < arity; ++i) operands[i] = stack[stack.size() - arity + i];
-        stack.resize(stack.size() - arity);
-        stack.push_back(maker_.apply(token.op, operands));
-        break;
-      }
-    }
-  }
-  return {maker_.apply(Op::kFma, {row_.f.in(maker_), maker_.constant(0), stack.back()}), maker_};
+  const auto leaf = [&](const Token& token) {
+    if (token.kind == Token::Kind::kConstant) return maker_.constant(token.value);
+    return (token.index == 0 ? row_.f : token.index == 1 ? row_.y : row_.w).in(maker_);
+  };
+  const auto apply = [&](Op op, std::span<const NodeId> of) {
+    Operands operands{};
+    std::ranges::copy(of, operands.begin());
+    return maker_.apply(op, operands);
+  };
+  const NodeId term = foldPostfix<NodeId>(loss_.custom->tokens(), leaf, apply);
+  return {maker_.apply(Op::kFma, {row_.f.in(maker_), maker_.constant(0), term}), maker_};
 }
 
 graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const {

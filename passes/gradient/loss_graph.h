@@ -9,7 +9,7 @@
 #include "passes/gradient/derivation.h"
 #include "passes/gradient/differentiate.h"
 #include "passes/gradient/graph_domain.h"
-#include "passes/root_members.h"
+#include "passes/members.h"
 
 namespace srjit {
 

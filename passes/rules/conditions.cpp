@@ -48,8 +48,8 @@ constexpr std::uint16_t kLinesOfRules[] = {
 bool conditionHolds(std::size_t rule, [[maybe_unused]] double p0, [[maybe_unused]] double p1,
                     [[maybe_unused]] Precision precision) noexcept {
   switch (kLinesOfRules[rule]) {
-#define SRJIT_RULE(rule_class, pattern, replacement, condition) \
-  case __LINE__:                                                \
+#define SRJIT_RULE(mode, pattern, replacement, condition) \
+  case __LINE__:                                          \
     return condition;
 #include "passes/rules/simplify.def"
 #undef SRJIT_RULE

@@ -6,15 +6,11 @@
 
 #include "ir/ops.h"
 #include "passes/fma.h"
-#include "passes/rules/conditions.h"
 #include "passes/rules/fold.h"
 #include "passes/rules/node_sort.h"
 #include "passes/rules/tables.h"
 
 namespace srjit {
-
-Rewriter::Rewriter(Dag& dag, const RuleTables& rules, const std::array<bool, kMostOps>& folds, Math math)
-    : dag_(dag), rules_(rules), folds_(folds), math_(math) {}
 
 template <int kArity>
 NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {
@@ -22,9 +18,7 @@ NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {
   // Without branches, which would be hard to predict.
   const auto isConstant = [&](NodeId id) { return unsigned{isSortOfConstant(dag_.node(id).sort)}; };
   const unsigned constants = isConstant(a) & (kArity < 2 ? 1U : isConstant(b)) & (kArity < 3 ? 1U : isConstant(c));
-  if (constants != 0 && folds_[static_cast<std::size_t>(op)]) {
-    return fold(op, {a, b, c}, kArity);
-  }
+  if (constants != 0) return fold(op, {a, b, c}, kArity);
   if (const std::uint64_t candidates = rules_.ops[static_cast<std::size_t>(op)].candidates<kArity>(dag_, a, b, c);
       candidates != 0) {
     const NodeId rewritten = applyRule(op, candidates, a, b, c);
@@ -52,7 +46,10 @@ NodeId Rewriter::settle(Op op, int arity, NodeId a, NodeId b, NodeId c) {
 }
 
 NodeId Rewriter::fold(Op op, const Operands& operands, int arity) {
-  const NodeId value = dag_.constant(foldedValue(dag_, op, std::span(operands).first(static_cast<std::size_t>(arity))));
+  std::array<double, kMaxArity> values{};
+  for (std::size_t i = 0; i < kMaxArity; ++i) values[i] = dag_.node(operands[i]).value;
+  const std::span<const double> used = std::span(values).first(static_cast<std::size_t>(arity));
+  const NodeId value = dag_.constant(valueOf(op, used, dag_.precision()));
   if (log_ != nullptr) reportFold(op, operands, value);
   return value;
 }

@@ -10,7 +10,7 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
-#include "passes/rules/classes.h"
+#include "passes/rules/conditions.h"
 
 namespace srjit {
 
@@ -21,13 +21,10 @@ struct RuleTables;
 /// Adds nodes in normal form to one graph. Not thread-safe; the graph must outlive it.
 class Rewriter {
  public:
-  /// Rules up to `rule_class`. For kExact in fast f32, rules over operators that are approximate there are not applied,
-  /// and such operators are not computed, since IEEE 754 does not fix their bits. Rules that fire are added to `log`,
-  /// if that is given.
-  Rewriter(Dag& dag, RuleClass rule_class, Math math, RewriteLog* log = nullptr);
-  /// The same without a log, of given rules, which must outlive it (rulesFor(), or a copy), and of given operators that
-  /// are computed over constants (foldedOperators()).
-  Rewriter(Dag& dag, const RuleTables& rules, const std::array<bool, kMostOps>& folds, Math math);
+  /// Applies the rules of `mode` and of stricter modes. Rules that fire are added to `log`, if that is given.
+  Rewriter(Dag& dag, Math mode, RewriteLog* log = nullptr);
+  /// The same without a log, of given rules, which must outlive it: rulesFor(), or a copy.
+  Rewriter(Dag& dag, const RuleTables& rules) : dag_(dag), rules_(rules) {}
 
   /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
   /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
@@ -69,18 +66,17 @@ class Rewriter {
   /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
   /// if no rule matches.
   NodeId applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c);
-  // Add to the log, which must be given. They are in a source apart, so that the engine needs no texts of rules.
+  // Add to the log, which must be given. They are in simplify.cpp, so that a device needs no texts of rules.
   void reportFold(Op op, const Operands& operands, NodeId value) const;
   void reportRule(std::size_t number, Op op, const Operands& operands) const;
   void reportEnd(NodeId result) const;
 
   Dag& dag_;
   const RuleTables& rules_;
-  std::array<bool, kMostOps> folds_;  ///< operators that are computed over constants
-  Math math_;                         ///< only of reports
-  RewriteLog* log_ = nullptr;         ///< null: none
-  unsigned sums_of_products_ = 0;     ///< not 0 if any exist
-  std::vector<Rewrite> rewrites_;     ///< the rewrites that have begun: a stack, since one may begin another
+  Math mode_ = Math::kFast;        ///< only of reports
+  RewriteLog* log_ = nullptr;      ///< null: none
+  unsigned sums_of_products_ = 0;  ///< not 0 if any exist
+  std::vector<Rewrite> rewrites_;  ///< the rewrites that have begun: a stack, since one may begin another
 };
 
 }  // namespace srjit

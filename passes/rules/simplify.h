@@ -6,16 +6,14 @@
 
 #include "ir/expression.h"
 #include "ir/numeric.h"
-#include "passes/dag.h"
-#include "passes/pass.h"
-#include "passes/rules/classes.h"
+#include "passes/rewrite_log.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
 
 /// One row of simplify.def without its condition, which is conditionHolds() (passes/rules/conditions.h).
 struct Rule {
-  RuleClass rule_class;
+  Math mode;
   std::string_view pattern_text;
   std::string_view replacement_text;
   Expression pattern;
@@ -25,9 +23,9 @@ struct Rule {
 /// All rules, in the order of the table. Thread-safe.
 std::span<const Rule> allRules();
 
-/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
-/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets the replaced nodes.
-void simplify(WorkingDag& work, RuleClass rule_class, Math math, RewriteLog* log = nullptr);
-Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
+/// Applies the rules of `mode` and of stricter modes from the leaves to the roots until none matches, and computes
+/// operators over constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets the
+/// replaced nodes.
+void simplify(WorkingDag& work, Math mode, RewriteLog* log = nullptr);
 
 }  // namespace srjit

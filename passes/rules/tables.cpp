@@ -2,35 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <vector>
 
-#include "passes/rules/fold.h"
 #include "passes/rules/simplify.h"
 
 namespace srjit {
 namespace {
-
-/// Which rules are applied: each extent contains the ones before it.
-enum Extent : std::uint8_t {
-  kFixedRules,  ///< exact ones over operators whose bits are fixed in fast f32, too
-  kExactRules,
-  kPreciseRules,
-  kFastRules,
-};
-constexpr std::size_t kExtents = kFastRules + 1;
-
-Extent extentOf(RuleClass rule_class) {
-  return static_cast<Extent>(kExactRules + static_cast<std::uint8_t>(rule_class));
-}
-
-bool hasApproximateStep(const Rule& rule) {
-  for (const Expression& term : {rule.pattern, rule.replacement}) {
-    for (const Token& token : term.tokens()) {
-      if (token.kind == Token::Kind::kOp && hasApproximateStep(token.op)) return true;
-    }
-  }
-  return false;
-}
 
 /// Whether an operand of this sort may match the token.
 bool mayMatch(const Token& pattern, std::uint8_t sort) {
@@ -186,16 +164,15 @@ std::uint32_t sizeOf(const std::vector<T>& values) {
   return static_cast<std::uint32_t>(values.size());
 }
 
-/// The tables of one extent.
+/// The tables of one mode.
 class CompiledRules {
  public:
-  explicit CompiledRules(Extent extent) : ops_(kOpCount) {
+  explicit CompiledRules(Math mode) : ops_(kOpCount) {
     std::vector<std::vector<std::uint32_t>> rules(kOpCount);
-    for (const RuleClass rule_class : {RuleClass::kExact, RuleClass::kPrecise, RuleClass::kFast}) {
+    for (const Math own : kMathModes) {
       for (std::uint32_t number = 0; number < allRules().size(); ++number) {
         const Rule& rule = allRules()[number];
-        if (rule.rule_class != rule_class || extentOf(rule_class) > std::max(extent, kExactRules)) continue;
-        if (extent == kFixedRules && hasApproximateStep(rule)) continue;
+        if (rule.mode != own || own > mode) continue;
         rules[static_cast<std::size_t>(rule.pattern.tokens().back().op)].push_back(number);
       }
     }
@@ -251,24 +228,12 @@ class CompiledRules {
 
 }  // namespace
 
-const RuleTables& rulesFor(RuleClass rule_class, Math math, Precision precision) {
-  static const std::array<CompiledRules, kExtents> compiled = {CompiledRules(kFixedRules), CompiledRules(kExactRules),
-                                                               CompiledRules(kPreciseRules), CompiledRules(kFastRules)};
-  static const std::array<RuleTables, kExtents> tables = [] {
-    std::array<RuleTables, kExtents> views;
-    std::ranges::transform(compiled, views.begin(), &CompiledRules::view);
-    return views;
-  }();
-  const bool only_fixed = rule_class == RuleClass::kExact && isApproximate(math, precision);
-  return tables[only_fixed ? kFixedRules : extentOf(rule_class)];
-}
-
-std::array<bool, kMostOps> foldedOperators(RuleClass rule_class, Math math, Precision precision) {
-  std::array<bool, kMostOps> folds{};
-  for (std::size_t op = 0; op < kOpCount; ++op) {
-    folds[op] = rule_class != RuleClass::kExact || hasFixedBits(static_cast<Op>(op), precision, math);
-  }
-  return folds;
+const RuleTables& rulesFor(Math mode) {
+  static const std::array<CompiledRules, std::size(kMathModes)> compiled = {
+      CompiledRules(Math::kStrict), CompiledRules(Math::kPrecise), CompiledRules(Math::kFast)};
+  static const std::array<RuleTables, std::size(kMathModes)> tables = {compiled[0].view(), compiled[1].view(),
+                                                                       compiled[2].view()};
+  return tables[static_cast<std::size_t>(mode)];
 }
 
 }  // namespace srjit

@@ -11,7 +11,7 @@
 
 #include "ir/ops.h"
 #include "passes/dag.h"
-#include "passes/rules/classes.h"
+#include "passes/rules/conditions.h"
 #include "passes/rules/node_sort.h"
 
 namespace srjit {
@@ -87,8 +87,8 @@ struct RuleVariant {
   std::uint8_t value;  ///< of a replacement without steps: its place among the known values
 };
 
-/// The rules whose pattern has one operator at its root, as variants: exact ones first, then precise, then fast ones;
-/// those of one class in the order of simplify.def. A set of 64 bits has one bit for each.
+/// The rules whose pattern has one operator at its root, as variants: strict ones first, then precise, then fast ones;
+/// those of one mode in the order of simplify.def. A set of 64 bits has one bit for each.
 struct RulesOfOp {
   std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes;  ///< sets of variants by operand and its sort
   std::uint64_t twice;                                             ///< variants whose two operands are one wildcard
@@ -123,12 +123,7 @@ static_assert(std::is_trivially_copyable_v<RulesOfOp> && std::is_trivially_copya
               std::is_trivially_copyable_v<RuleCheck> && std::is_trivially_copyable_v<RewriteStep> &&
               std::is_trivially_copyable_v<RuleTables>);
 
-/// The rules up to `rule_class`. For kExact in fast f32, those over operators that are approximate there are left out.
-/// Made once; they stay until the process ends. Thread-safe.
-const RuleTables& rulesFor(RuleClass rule_class, Math math, Precision precision);
-
-/// By operator: whether it is computed over constants when these rules are applied. Exact rules leave an operator whose
-/// bits are not fixed.
-std::array<bool, kMostOps> foldedOperators(RuleClass rule_class, Math math, Precision precision);
+/// The rules of `mode` and of stricter modes. Made once; they stay until the process ends. Thread-safe.
+const RuleTables& rulesFor(Math mode);
 
 }  // namespace srjit

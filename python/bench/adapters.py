@@ -4,21 +4,18 @@
     python python/bench/adapters.py --device cuda:0 --json figures.json
     python python/bench/adapters.py gplearn --population 500 --generations 4 --rows 10000
 
-Each of `conversion`, `tokens`, `gplearn`, `deap` and `bingo` needs the package of its name. Sizes default to those of
-docs/performance.md. `tokens` compares with the same calls through libsrjit.so, if --library names it.
+Each of `gplearn`, `deap` and `bingo` needs the package of its name. Sizes default to those of docs/history/measurements.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import math
 import operator
 import os
 import platform
 import random
-import statistics
 import subprocess
 import sys
 import time
@@ -180,171 +177,7 @@ def bench_bingo(options):
     return figures
 
 
-def median_ns_per_token(convert, trees, tokens):
-    return statistics.median(seconds_of(convert, trees)[0] for _ in range(15)) / tokens * 1e9
-
-
-def bench_conversion(options):
-    """Individuals to token arrays."""
-    from deap import gp
-    from gplearn.genetic import SymbolicRegressor
-
-    import srjit.deap
-    import srjit.gplearn
-
-    pset = gp.PrimitiveSet("MAIN", 3)
-    for function, arity in ((operator.add, 2), (operator.sub, 2), (operator.mul, 2), (operator.neg, 1), (math.cos, 1)):
-        pset.addPrimitive(function, arity)
-    pset.addEphemeralConstant("rand", partial(random.uniform, -1, 1))
-    random.seed(1)
-    trees = [gp.PrimitiveTree(gp.genHalfAndHalf(pset, 3, 6)) for _ in range(20_000)]
-    evaluator = srjit.deap.Evaluator(pset, np.ones((10, 3)), np.ones(10), engine=srjit.Engine("cpu"))
-    estimator = SymbolicRegressor(population_size=20_000, generations=1, random_state=1,
-                                  function_set=("add", "sub", "mul", "div", "sqrt", "log", "sin"))
-    estimator.fit(np.random.default_rng(1).normal(size=(10, 3)), np.ones(10))
-    programs = [program.program for program in estimator._programs[-1]]
-    nodes = srjit._core.NodeCodes(srjit.gplearn._node_of, True)
-    for function in estimator._function_set:
-        nodes.add(function, srjit.gplearn._CODES[id(function)], 0.0)
-    return {"deap_ns_per_token": median_ns_per_token(evaluator._nodes.arrays, trees, sum(map(len, trees))),
-            "gplearn_ns_per_token": median_ns_per_token(nodes.arrays, programs, sum(map(len, programs)))}
-
-
-def random_arrays(count, seed):
-    """Small trees as token arrays."""
-    generator = np.random.default_rng(seed)
-    binary = [srjit.ops[name].code for name in ("add", "sub", "mul", "div")]
-    unary = [srjit.ops[name].code for name in ("sin", "cos", "exp")]
-    codes, constants, offsets = [], [], [0]
-
-    def grow(depth):
-        draw = generator.random()
-        if depth == 0 or draw < 0.15:
-            if generator.random() < 0.3:
-                codes.append(srjit.CONSTANT)
-                constants.append(generator.normal())
-            else:
-                codes.append(srjit.VARIABLE - int(generator.integers(5)))
-                constants.append(0.0)
-            return
-        if draw < 0.75:
-            grow(depth - 1)
-            grow(depth - 1)
-            codes.append(binary[int(generator.integers(4))])
-        else:
-            grow(depth - 1)
-            codes.append(unary[int(generator.integers(3))])
-        constants.append(0.0)
-
-    for _ in range(count):
-        grow(4)
-        offsets.append(len(codes))
-    return np.array(codes, np.int32), np.array(constants), np.array(offsets)
-
-
-class Library:
-    """The calls of libsrjit.so that take token arrays to losses (docs/embedding.md)."""
-
-    def __init__(self, path):
-        self.calls = ctypes.CDLL(path)
-
-    def engine(self, device, precision):
-        class Options(ctypes.Structure):
-            _fields_ = [("size", ctypes.c_uint64), ("device", ctypes.c_char_p), ("cache", ctypes.c_char_p),
-                        ("precision", ctypes.c_int32), ("math", ctypes.c_int32), ("tier", ctypes.c_int32),
-                        ("threads", ctypes.c_uint32), ("device_bytes", ctypes.c_uint64),
-                        ("subtree_bytes", ctypes.c_uint64)]
-
-        options = Options(ctypes.sizeof(Options), device.encode(), None, {"f32": 0, "f64": 1}[precision])
-        engine = ctypes.c_void_p()
-        self.check(self.calls.srjit_engine_create(ctypes.byref(options), ctypes.byref(engine), None))
-        return engine
-
-    def data(self, engine, X, y):
-        class Matrix(ctypes.Structure):
-            _fields_ = [("size", ctypes.c_uint64), ("data", ctypes.c_void_p), ("rows", ctypes.c_uint64),
-                        ("columns", ctypes.c_uint64), ("row_stride", ctypes.c_int64), ("column_stride", ctypes.c_int64),
-                        ("type", ctypes.c_int32), ("on_device", ctypes.c_int32)]
-
-        class Data(ctypes.Structure):
-            _fields_ = [("size", ctypes.c_uint64), ("columns", ctypes.POINTER(Matrix)),
-                        ("target", ctypes.POINTER(Matrix)), ("weights", ctypes.c_void_p), ("names", ctypes.c_void_p),
-                        ("stream", ctypes.c_uint64)]
-
-        columns, target_column = (
-            Matrix(ctypes.sizeof(Matrix), array.ctypes.data, array.shape[0], array.shape[1], array.strides[0],
-                   array.strides[1], 1, 0) for array in (X, y.reshape(-1, 1)))
-        view = Data(ctypes.sizeof(Data), ctypes.pointer(columns), ctypes.pointer(target_column), None, None, 0)
-        data = ctypes.c_void_p()
-        self.check(self.calls.srjit_dataset_create(engine, ctypes.byref(view), ctypes.byref(data), None))
-        return data
-
-    def losses(self, engine, data, arrays):
-        class Population(ctypes.Structure):
-            _fields_ = [("size", ctypes.c_uint64), ("expressions", ctypes.c_uint64), ("codes", ctypes.c_void_p),
-                        ("constants", ctypes.c_void_p), ("offsets", ctypes.c_void_p), ("notation", ctypes.c_int32),
-                        ("reserved", ctypes.c_int32)]
-
-        class Losses(ctypes.Structure):
-            _fields_ = [("size", ctypes.c_uint64), ("count", ctypes.c_uint64), ("values", ctypes.c_void_p),
-                        ("valid_rows", ctypes.c_void_p), ("derivative_count", ctypes.c_uint64),
-                        ("derivatives", ctypes.c_void_p), ("failures", ctypes.c_void_p)]
-
-        codes, constants, offsets = arrays
-        count = len(offsets) - 1
-        values = np.empty(count)
-        population = Population(ctypes.sizeof(Population), count, codes.ctypes.data, constants.ctypes.data,
-                                offsets.ctypes.data)
-        losses = Losses(ctypes.sizeof(Losses), count, values.ctypes.data)
-        pending = ctypes.c_void_p()
-        self.check(self.calls.srjit_submit_population_loss(engine, ctypes.byref(population), data, None,
-                                                           ctypes.c_uint64(0), None, None, ctypes.byref(pending), None))
-        self.check(self.calls.srjit_pending_losses(pending, ctypes.byref(losses), None))
-        self.calls.srjit_pending_free(pending)
-        return values
-
-    @staticmethod
-    def check(status):
-        if status:
-            raise RuntimeError(f"libsrjit.so gives {status}")
-
-
-def bench_tokens(options):
-    """Token arrays to losses: fresh expressions each time."""
-    rows = options.rows or 362
-    count = options.population or (250_000 if options.device != "cpu" else 20_000)
-    X = np.random.default_rng(0).uniform(0.5, 2, (rows, 5))
-    y = target(X)
-    engine = srjit.Engine(options.device, options.precision)
-    data = engine.upload(X, y)
-    populations = [random_arrays(count // 10, seed) for seed in range(12)]
-    populations = [(np.tile(codes, 10), np.tile(constants, 10) + seed * 1e-3 * (np.tile(codes, 10) == srjit.CONSTANT),
-                    np.concatenate([[0], *(offsets[1:] + i * offsets[-1] for i in range(10))]))
-                   for seed, (codes, constants, offsets) in enumerate(populations)]
-
-    def ours(arrays):
-        return engine.loss(arrays, data).values
-
-    figures = {"rows": rows, "expressions": count, "tokens": len(populations[0][0])}
-    runs = {"python_seconds": ours}
-    if options.library:
-        library = Library(options.library)
-        handle = library.engine(options.device, options.precision)
-        held = library.data(handle, X, y)
-        runs["library_seconds"] = lambda arrays: library.losses(handle, held, arrays)
-        np.testing.assert_array_equal(ours(populations[0]), runs["library_seconds"](populations[0]))
-    seconds = {name: [] for name in runs}
-    for arrays in populations * 2:
-        for name, run in runs.items():
-            seconds[name].append(seconds_of(run, arrays)[0])
-    figures |= {name: statistics.median(values[2:]) for name, values in seconds.items()}
-    if options.library:
-        figures["ratio"] = figures["python_seconds"] / figures["library_seconds"]
-    return figures
-
-
-BENCHES = {"conversion": bench_conversion, "tokens": bench_tokens, "gplearn": bench_gplearn, "deap": bench_deap,
-           "bingo": bench_bingo}
+BENCHES = {"gplearn": bench_gplearn, "deap": bench_deap, "bingo": bench_bingo}
 
 
 def main():
@@ -358,7 +191,6 @@ def main():
     parser.add_argument("--population", type=int)
     parser.add_argument("--generations", type=int)
     parser.add_argument("--only-ours", action="store_true", help="without the systems' own evaluation")
-    parser.add_argument("--library", help="path of libsrjit.so")
     parser.add_argument("--commit", default="")
     parser.add_argument("--json", help="file for the figures")
     options = parser.parse_args()

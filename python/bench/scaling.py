@@ -6,18 +6,15 @@
 """
 
 import argparse
-import dataclasses
-import pathlib
-import sys
 import time
+from typing import NamedTuple
 
 import numpy as np
 
 RANKS = [1, 2, 4, 8, 16, 64, 256, 1000]
 
 
-@dataclasses.dataclass
-class Workload:
+class Workload(NamedTuple):
     """A generation on one GPU, in milliseconds: docs/history/measurements.md, "Fresh populations", one H200, 37e16b2, 2026-11-24."""
 
     name: str
@@ -68,25 +65,19 @@ def last_efficient(total):
 
 def plot(options):
     """Writes the generations as lines over the number of GPUs."""
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools" / "bench"))
-    import chart
+    import matplotlib.pyplot as plt
 
-    figure, axes = chart.plt.subplots(figsize=(9, 5))
-    figure.subplots_adjust(left=0.08, right=0.69, top=0.87, bottom=0.11)
-    ranks, ends = range(1, RANKS[-1] + 1), []
-    for workload, colour in zip(WORKLOADS, [chart.BLUE, chart.ORANGE, chart.GREEN]):
+    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+    for workload, colour in zip(WORKLOADS, ["#0072B2", "#E69F00", "#009E73"]):
         for times in options.times:
             total = totals_of(workload, times, options)
             efficient = last_efficient(total)
-            axes.plot(ranks, total, color=colour, linewidth=2 if times == 1 else 1.2)
-            axes.plot(efficient, total[efficient - 1], "o", color=colour, markersize=6)
-            ends.append((RANKS[-1], total[-1], workload.name if times == 1 else f"{times:,} times as many", colour))
-    chart.log_log(axes)
-    axes.set_xticks(RANKS, [f"{count:,}" for count in RANKS])
-    axes.set_xlabel("GPUs (model; one GPU is measured)")
-    axes.set_title("a dot: the last number of GPUs that are half as efficient as one", fontweight="normal")
-    chart.title(figure, "Time of a generation by srjit.mpi")
-    chart.label_lines(axes, ends)
+            name = workload.name if times == 1 else f"{times:,} times as many"
+            axes.loglog(range(1, RANKS[-1] + 1), total, color=colour, linewidth=2 if times == 1 else 1.2, label=name)
+            axes.plot(efficient, total[efficient - 1], "o", color=colour)
+    axes.set(xlabel="GPUs (model; one GPU is measured)", ylabel="seconds", title="Time of a generation by srjit.mpi; "
+             "a dot: the last number of GPUs that are half as efficient as one")
+    figure.legend(loc="outside right upper")
     figure.savefig(options.plot, metadata={"Date": None})
 
 
@@ -106,12 +97,11 @@ def model(options):
             print(f"| {name} | {' | '.join(cells)} | {int(np.argmin(total)) + 1:,} GPUs | {last} GPUs |")
 
 
-def pool_of(trees, random):
-    """Random trees in postfix over 3 variables and constants: codes and lengths."""
+def generation_of(expressions, random):
+    """New random trees in postfix over 3 variables and constants, as token arrays."""
     import srjit
 
-    binary = [srjit.ops[name].code for name in ("add", "sub", "mul", "div")]
-    unary = [srjit.ops[name].code for name in ("sin", "exp", "sqrt")]
+    binary, unary = ([srjit.ops[name].code for name in names] for names in (("add", "sub", "mul", "div"), ("sin", "exp", "sqrt")))
 
     def grow(leaves):
         if leaves == 1:
@@ -120,13 +110,8 @@ def pool_of(trees, random):
         nodes = grow(left) + grow(leaves - left) + [binary[random.integers(4)]]
         return nodes + [unary[random.integers(3)]] if random.random() < 0.2 else nodes
 
-    return [np.array(grow(int(random.integers(2, 16))), np.int32) for _ in range(trees)]
-
-
-def generation_of(pool, expressions, random):
-    """A population that was not there before: trees of the pool with new constants."""
-    import srjit
-
+    # Trees of a pool with new constants, since growing a tree takes longer than evaluating it.
+    pool = [np.array(grow(int(random.integers(2, 16))), np.int32) for _ in range(min(expressions, 2_000))]
     trees = [pool[tree] for tree in random.integers(len(pool), size=expressions)]
     codes = np.concatenate(trees)
     constants = np.where(codes == srjit.CONSTANT, random.uniform(-2, 2, len(codes)), 0)
@@ -150,10 +135,10 @@ def counted(engine):
     return bytes_sent
 
 
-def report(what, engine, data, pool, few, random, options):
+def report(what, engine, data, few, random, options):
     whole, small = [], []
     for _ in range(options.generations + 1):
-        population = generation_of(pool, options.expressions, random)
+        population = generation_of(options.expressions, random)
         begin = time.perf_counter()
         engine.loss(population, data)
         whole.append(time.perf_counter() - begin)
@@ -168,7 +153,7 @@ def report(what, engine, data, pool, few, random, options):
 
 def measure(options):
     import srjit.mpi
-    from srjit._shares import bounds_by_cost
+    from srjit._ranks import bounds_by_cost
 
     with srjit.mpi.Engine(options.device, options.precision, threads=options.threads) as engine:
         if not engine.is_root:
@@ -176,16 +161,15 @@ def measure(options):
         random = np.random.default_rng(1)
         X = random.uniform(0.5, 2, (options.rows, 3))
         data = engine.upload(X, X[:, 0] ** 2)
-        pool = pool_of(2_000, random)
-        few, population = (generation_of(pool, count, random) for count in (8, options.expressions))
+        few, population = (generation_of(count, random) for count in (8, options.expressions))
         tokens = len(population[0]) / options.expressions
         formula = bytes_of(options.expressions, tokens)
         print(f"{engine.size} ranks, {engine.threads} threads each, on {', '.join(sorted(set(engine.devices)))}: "
               f"{options.expressions:,} expressions of {tokens:.1f} tokens x {options.rows:,} rows, {options.precision}")
-        report("srjit.mpi", engine, data, pool, few, random, options)
+        report("srjit.mpi", engine, data, few, random, options)
         if engine.size == 1:
             one = srjit.Engine(engine.device, options.precision, threads=engine.threads)
-            report("srjit.Engine", one, one.upload(X, X[:, 0] ** 2), pool, few, random, options)
+            report("srjit.Engine", one, one.upload(X, X[:, 0] ** 2), few, random, options)
         bytes_sent = counted(engine)
         engine.loss(population, data)
         print(f"  bytes out {bytes_sent[0]:,} (formula {formula[0]:,.0f}), back {bytes_sent[1]:,} (formula {formula[1]:,.0f})")

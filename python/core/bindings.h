@@ -37,13 +37,13 @@ void defineExpressions(nb::module_& module);
 void defineTrees(nb::module_& module);
 void defineData(nb::module_& module);
 void defineEngine(nb::module_& module);
-void definePending(nb::module_& module);
+void defineEvaluations(nb::module_& module);
 void defineSearch(nb::module_& module);
 
 /// One-dimensional arrays of adjacent numbers in the processor's memory, read only.
 template <class T>
 using Numbers = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-/// Likewise of float or double.
+/// The same of float or double.
 using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
@@ -93,7 +93,7 @@ ColumnNames namesOf(const std::vector<std::string>& names);
 DataView viewOf(const std::vector<Column>& columns, const std::optional<Column>& target,
                 const std::optional<Column>& weights, const std::vector<std::string>& names);
 
-/// What results belong to: so many expressions, and failures of reading these.
+/// The number of the expressions of a result, and the failures of reading them.
 struct Origin {
   std::size_t expressions = 0;
   std::shared_ptr<const std::vector<Failure>> failures = {};
@@ -112,11 +112,5 @@ struct Failures {
 
   std::vector<Failure> list;
 };
-
-/// What the calls that wait and those that do not have in common: values to a tuple of Python.
-nb::tuple resultOf(Losses losses, const Origin& origin);
-nb::tuple resultOf(Gradients gradients, const Origin& origin);
-nb::tuple resultOf(Fits fits, const Origin& origin);
-Failures resultOf(std::vector<Failure> failures, const Origin& origin);
 
 }  // namespace srjit::python

@@ -75,12 +75,8 @@ nb::tuple deviceMemory(const nb::ndarray<nb::ro>& array) {
 nb::dict subtreesOf(const Dataset& data) {
   const SubtreeStats stats = data.subtrees();
   nb::dict dict;
-  dict["capacity"] = stats.capacity;
-  dict["kept"] = stats.kept;
-  dict["bytes"] = stats.bytes;
-  dict["computed"] = stats.computed;
-  dict["replaced"] = stats.replaced;
-  dict["reads"] = stats.reads;
+#define SRJIT_SUBTREE_COUNTER(name, c_name) dict[#name] = stats.name;
+#include "runtime/platform/counters.def"
   return dict;
 }
 

@@ -1,4 +1,4 @@
-// Engines, programs, and evaluations that wait.
+// Engines and programs.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "core/bindings.h"
-#include "core/evaluation.h"
-#include "core/waiting.h"
 #include "ir/losses.h"
+#include "runtime/engine.h"
 #include "runtime/fit/starts.h"
 
 namespace srjit::python {
@@ -36,18 +35,8 @@ Engine makeEngine(const std::string& device, const std::string& precision, const
 nb::dict cacheStatsOf(const Engine& engine) {
   const CacheStats stats = engine.cacheStats();
   nb::dict dict;
-  dict["memory_hits"] = stats.memory_hits;
-  dict["disk_hits"] = stats.disk_hits;
-  dict["misses"] = stats.misses;
-  dict["waits"] = stats.waits;
-  dict["memory_images"] = stats.memory_images;
-  dict["memory_bytes"] = stats.memory_bytes;
-  dict["disk_images"] = stats.disk_images;
-  dict["disk_bytes"] = stats.disk_bytes;
-  dict["evictions"] = stats.evictions;
-  dict["damaged"] = stats.damaged;
-  dict["compile_seconds"] = stats.compile_seconds;
-  dict["saved_seconds"] = stats.saved_seconds;
+#define SRJIT_CACHE_COUNTER(name) dict[#name] = stats.name;
+#include "runtime/platform/counters.def"
   dict["disk_fault"] = stats.disk_fault;
   return dict;
 }
@@ -88,30 +77,16 @@ CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& token
 }
 
 nb::dict statusOf(const CompiledTokens& compiled) {
-  const ProgramInfo& info = compiled.program.info();
-  const ProgramStatus status = compiled.program.status();
+  const struct {
+    const ProgramInfo& info;
+    const ProgramStatus status;
+  } of{compiled.program.info(), compiled.program.status()};
   nb::dict dict;
-  dict["tier"] = nameOf(status.tier);
-  dict["requested_tier"] = nameOf(info.tier);
-  dict["nodes_before"] = info.nodes_before;
-  dict["nodes_after"] = info.nodes_after;
-  dict["seconds_passes"] = info.seconds_passes;
-  dict["seconds_codegen"] = info.seconds_codegen;
-  dict["subtrees_read"] = info.subtrees_read;
-  dict["nodes_spared"] = info.nodes_spared;
-  dict["recurring"] = info.recurring;
-  dict["encoded_on_device"] = info.encoded_on_device;
-  dict["compiling"] = status.compiling;
-  dict["compiled"] = status.compiled;
-  dict["evaluations"] = status.evaluations;
-  dict["served_interpreted"] = status.served.interpreted;
-  dict["served_direct"] = status.served.direct;
-  dict["served_compiled"] = status.served.compiled;
-  dict["seconds_compiling"] = status.seconds_compiling;
-  dict["seconds_reading"] = status.seconds_reading;
-  dict["seconds_loading"] = status.seconds_loading;
-  dict["device_seconds"] = status.device_seconds;
-  dict["error"] = status.error ? errorObject(*status.error) : nb::none();
+  dict["tier"] = nameOf(of.status.tier);
+  dict["requested_tier"] = nameOf(of.info.tier);
+#define SRJIT_PROGRAM_COUNTER(name, member, of_several) dict[#name] = of.member;
+#include "runtime/platform/counters.def"
+  dict["error"] = of.status.error ? errorObject(*of.status.error) : nb::none();
   return dict;
 }
 
@@ -121,24 +96,6 @@ std::vector<std::int64_t> parameterOffsetsOf(const CompiledTokens& compiled) {
     offsets[e] = static_cast<std::int64_t>(compiled.program.parameterOffset(e));
   }
   return offsets;
-}
-
-nb::tuple loss(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-               const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), options = lossOptionsOf(loss, nan)] {
-    return call.engine.loss(call.program, call.data, call.parameters, options);
-  };
-  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.origin);
-}
-
-nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-                   const Numbers<double>& parameters, const std::string& loss, const std::string& nan,
-                   const std::string& by) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters),
-                   options = GradientOptions{lossOptionsOf(loss, nan), derivativesBy(by)}] {
-    return call.engine.gradient(call.program, call.data, call.parameters, options);
-  };
-  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.origin);
 }
 
 nb::object drawStarts(const Numbers<std::int64_t>& offsets, const Numbers<double>& given, std::size_t count,
@@ -156,92 +113,7 @@ nb::object drawStarts(const Numbers<std::int64_t>& offsets, const Numbers<double
   return arrayOf(std::move(drawn));
 }
 
-template <class T>
-Failures predict(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-                 const Numbers<double>& parameters, const Output<T>& out) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out)] {
-    return call.engine.evaluate(call.program, call.data, call.parameters, to);
-  };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.origin);
-}
-
-template <class T>
-Failures jacobian(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-                  const Numbers<double>& parameters, const std::string& by, const Output<T>& out) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out),
-                   of = derivativesBy(by)] {
-    return call.engine.jacobian(call.program, call.data, call.parameters, to, of);
-  };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.origin);
-}
-
-/// `owned` is what owns the memory of the GPU.
-Failures predictOnDevice(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-                         const Numbers<double>& parameters, const DeviceArray& out, std::uint64_t stream,
-                         const nb::object& owned) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = matrixOf(out), stream] {
-    return call.engine.evaluate(call.program, call.data, call.parameters, to, stream);
-  };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.origin);
-}
-
-Failures jacobianOnDevice(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-                          const Numbers<double>& parameters, const std::string& by, const DeviceArray& out,
-                          std::uint64_t stream, const nb::object& owned) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = matrixOf(out), stream,
-                   of = derivativesBy(by)] {
-    return call.engine.jacobian(call.program, call.data, call.parameters, to, stream, of);
-  };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.origin);
-}
-
-nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-              const Numbers<double>& starts, const std::string& loss, const std::string& nan, unsigned iterations,
-              double loss_tolerance, double step_tolerance) {
-  std::stop_source stop;
-  auto evaluate =
-      [call = EvaluationCall(engine, compiled, data, starts),
-       options = FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()}] {
-        return call.engine.fit(call.program, call.data, call.parameters, options);
-      };
-  return resultOf(withoutGil(std::move(evaluate), data, &stop).value(), compiled.origin);
-}
-
-nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
-                       const Numbers<std::int64_t>& offsets, bool prefix, const nb::object& data,
-                       const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
-  const auto numbers = spanOf(parameters);
-  auto evaluate = [engine, data_set = nb::cast<Dataset>(data), view = populationOf(codes, constants, offsets, prefix),
-                   values = std::vector<double>(numbers.begin(), numbers.end()),
-                   options = lossOptionsOf(loss, nan)] { return engine.loss(view, data_set, values, options); };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(),
-                  {offsets.size() - 1});
-}
-
-void prepare(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
-             const std::optional<std::string>& loss, const std::string& nan) {
-  std::optional<LossOptions> options;
-  if (loss) options = lossOptionsOf(*loss, nan);
-  withoutGil([engine, program = compiled.program, data_set = nb::cast<Dataset>(data),
-              options = std::move(options)] { return engine.prepare(program, data_set, options); },
-             data)
-      .value();
-}
-
 }  // namespace
-
-LossOptions lossOptionsOf(const std::string& loss, const std::string& nan) {
-  LossOptions options = parseLoss(loss).value();
-  options.nan = choiceOf("nan", nan, kNanPolicies);
-  return options;
-}
-
-DerivativesBy derivativesBy(std::string_view word) {
-  if (word == "parameters") return DerivativesBy::kParameters;
-  if (word == "variables") return DerivativesBy::kVariables;
-  throw ErrorException(
-      {Errc::kInvalid, "by is '" + std::string(word) + "', expected one of 'parameters', 'variables'", {}});
-}
 
 void defineEngine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
@@ -270,23 +142,6 @@ void defineEngine(nb::module_& module) {
   define_compile("compile_arrays", compileArrays, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),
                  nb::arg("prefix"));
   define_compile("compile_tokens", compileTokens, nb::arg("tokens"));
-  const auto define = [&](const char* name, auto function, const auto&... options) {
-    module.def(name, function, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("parameters"),
-               options...);
-  };
-  define("loss", loss, nb::arg("loss"), nb::arg("nan"));
-  define("gradient", gradient, nb::arg("loss"), nb::arg("nan"), nb::arg("by"));
-  define("predict", predict<float>, nb::arg("out").noconvert());
-  define("predict", predict<double>, nb::arg("out").noconvert());
-  define("jacobian", jacobian<float>, nb::arg("by"), nb::arg("out").noconvert());
-  define("jacobian", jacobian<double>, nb::arg("by"), nb::arg("out").noconvert());
-  define("predict_on_device", predictOnDevice, nb::arg("out"), nb::arg("stream"), nb::arg("owned"));
-  define("jacobian_on_device", jacobianOnDevice, nb::arg("by"), nb::arg("out"), nb::arg("stream"), nb::arg("owned"));
-  define("fit", fit, nb::arg("loss"), nb::arg("nan"), nb::arg("iterations"), nb::arg("loss_tolerance"),
-         nb::arg("step_tolerance"));
-  module.def("loss_of_arrays", lossOfArrays, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"),
-             nb::arg("offsets"), nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"),
-             nb::arg("nan"));
   module.def("draw_starts", drawStarts, nb::arg("offsets"), nb::arg("given"), nb::arg("count"), nb::arg("seed"));
   module.attr("LOSS_TOLERANCE") = FitOptions{}.loss_tolerance;
   module.attr("STEP_TOLERANCE") = FitOptions{}.step_tolerance;
@@ -295,8 +150,6 @@ void defineEngine(nb::module_& module) {
     if (loss.worst < 0) larger_is_better.append(nb::str(loss.name.data(), loss.name.size()));
   }
   module.attr("LARGER_IS_BETTER") = nb::tuple(larger_is_better);
-  module.def("prepare", prepare, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("loss").none(),
-             nb::arg("nan"));
 }
 
 }  // namespace srjit::python

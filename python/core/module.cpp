@@ -27,7 +27,7 @@ NB_MODULE(_core, module) {
   defineTrees(module);
   defineData(module);
   defineEngine(module);
-  definePending(module);
+  defineEvaluations(module);
   defineSearch(module);
   module.def("finish_calls", finishCalls);
   module.def("run_command", runCommand, nb::arg("words"));

@@ -13,7 +13,7 @@ namespace srjit::python {
 
 /// Calls `body` without the GIL; it must not use Python. `owned` is what it reads and writes of Python's objects.
 ///
-/// Python's signal handlers run on the main thread alone, so there `body` runs on another thread while this one waits,
+/// Python's signal handlers run only on the main thread, so there `body` runs on another thread while this one waits,
 /// and looks for signals every 20 ms. If a handler raises an exception, as that of Ctrl-C does, `stop` is requested,
 /// and this throws the exception at once; `body` goes on to its end, and then `owned` is released.
 void callWithoutGil(std::function<void()> body, nb::object owned, std::stop_source* stop);

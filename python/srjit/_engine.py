@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from . import _core
 from ._arrays import (
     DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, text_of,
 )
-from ._expressions import population_of, token_arrays
+from ._expressions import Population, population_of, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
 # What a 64-bit count of C++ holds.
@@ -53,7 +53,7 @@ class Dataset:
     def rows(self, first: int, count: int) -> Dataset:
         """A data set of the rows ``first`` to ``first + count - 1``, copied on the device."""
         first, count = _count_of(first, "first", _MOST), _count_of(count, "count", _MOST)
-        return self._made(_core.rows(self._engine._engine, self._data, first, count))
+        return self._derived("rows", first, count)
 
     def sample(self, groups: int, seed: int) -> Dataset:
         """A data set of different groups of 128 adjacent rows, drawn without replacement, in their order.
@@ -61,22 +61,21 @@ class Dataset:
         The same rows, groups and seed give the same groups on every machine and in every version.
         """
         groups, seed = _count_of(groups, "groups", _MOST), _count_of(seed, "seed", _MOST)
-        return self._made(_core.sample(self._engine._engine, self._data, groups, seed))
+        return self._derived("sample", groups, seed)
 
     def with_weights(self, weights: Any) -> Dataset:
         """A data set of the same numbers with other weights: as of `Engine.upload`."""
-        engine = self._engine._engine
         if is_on_device(weights):
             array = device_array(weights, "weights", one_column=True)
-            return self._made(_core.with_device_weights(engine, self._data, array.as_tuple(), array.stream))
-        return self._made(_core.with_weights(engine, self._data, column_of(weights, "weights")))
+            return self._derived("with_device_weights", array.as_tuple(), array.stream)
+        return self._derived("with_weights", column_of(weights, "weights"))
 
     def subtrees(self) -> dict[str, int]:
         """Figures of the values of recurring subtrees that are kept with the data (``subtree_bytes`` of `Engine`)."""
         return self._data.subtrees()
 
-    def _made(self, data: Any) -> Dataset:
-        return Dataset(data, self._engine, self.names)
+    def _derived(self, function: str, *arguments: Any) -> Dataset:
+        return Dataset(getattr(_core, function)(self._engine._engine, self._data, *arguments), self._engine, self.names)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -138,7 +137,7 @@ class Program:
         return self._program.status()
 
     def __len__(self) -> int:
-        return len(self._program)
+        return len(self.parameter_offsets) - 1
 
     def __repr__(self) -> str:
         return f"<srjit.Program of {len(self)} expressions with {self.parameter_count} parameters>"
@@ -235,7 +234,11 @@ class Engine:
         columns = columns_of(X)
         target = None if y is None else column_of(y, "y")
         row_weights = None if weights is None else column_of(weights, "weights")
-        return Dataset(_core.upload(self._engine, columns, target, row_weights, names), self, names)
+        return self._uploaded(columns, target, row_weights, names)
+
+    def _uploaded(self, columns: list[np.ndarray], *vectors_and_names: Any) -> Dataset:
+        """Of columns, target, weights and names."""
+        return Dataset(_core.upload(self._engine, columns, *vectors_and_names), self, vectors_and_names[-1])
 
     def _adopt(self, X: Any, y: Any, weights: Any, names: list[str]) -> Dataset:
         columns = device_array(X, "X")
@@ -284,15 +287,20 @@ class Engine:
         """
         tier = None if tier is None else text_of(tier, "tier")
         passes = None if passes is None else text_of(passes, "passes")
-        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred,
-                   None if data is None else data._data)
+        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred)
         if isinstance(names, Dataset):
             names = names.names
         if _is_token_arrays(expressions):
-            arrays = token_arrays(*expressions)
-            return Program(_core.compile_arrays(self._engine, *arrays, prefix, *options), names)
+            return self._compiled(token_arrays(*expressions), prefix, names, options, data)
         population = population_of(expressions, language, names, self._max_nodes)
-        return Program(_core.compile_tokens(self._engine, population._tokens, *options), population.names)
+        return self._compiled(population, False, population.names, options, data)
+
+    def _compiled(self, source: Any, prefix: bool, names: Sequence[str], options: tuple, data: Dataset | None) -> Program:
+        """Of a population, or of token arrays in prefix or postfix."""
+        options = (*options, None if data is None else data._data)
+        if isinstance(source, Population):
+            return Program(_core.compile_tokens(self._engine, source._tokens, *options), names)
+        return Program(_core.compile_arrays(self._engine, *source, prefix, *options), names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
              nan: str = "propagate", *, prefix: bool = False) -> Losses:
@@ -314,32 +322,25 @@ class Engine:
             ValueError: A wrong number of parameters, data without a target, an unknown loss.
             Error: Too little memory, a lost device.
         """
-        if _is_token_arrays(program) and np.ndim(parameters) == 2:
-            program, prefix = self.compile(program, prefix=prefix), False
-        if _is_token_arrays(program):
-            arrays = token_arrays(*program)
-            numbers, vectors = _vector_of(parameters), None
-            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
-                                          *_words(loss, nan))
-        else:
-            numbers, vectors = _parameters_of(program, parameters)
-            result = _core.loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
-        return _losses(result, vectors)
+        return self._loss(True, program, data, parameters, loss, nan, prefix)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
                     nan: str = "propagate", *, prefix: bool = False) -> Pending:
         """`loss` without waiting: a `Pending`. Arguments are copied before this returns."""
-        if _is_token_arrays(program) and np.ndim(parameters) == 2:
-            program, prefix = self.compile(program, prefix=prefix), False
+        return self._loss(False, program, data, parameters, loss, nan, prefix)
+
+    def _loss(self, waits: bool, program: Any, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool) -> Any:
         if _is_token_arrays(program):
-            arrays = token_arrays(*program)
-            numbers, vectors = _vector_of(parameters), None
-            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers,
-                                                  *_words(loss, nan))
-        else:
-            numbers, vectors = _parameters_of(program, parameters)
-            pending = _core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan))
-        return Pending(pending, lambda result: _losses(result, vectors))
+            if np.ndim(parameters) != 2:
+                numbers = np.empty(0) if parameters is None else float64_of(parameters, "parameters").reshape(-1)
+                return self._loss_of_arrays(waits, token_arrays(*program), prefix, data, numbers, _words(loss, nan))
+            program = self.compile(program, prefix=prefix)
+        numbers, vectors = _parameters_of(program, parameters)
+        return self._call(waits, "loss", program, data, numbers, _words(loss, nan), lambda result: _losses(result, vectors))
+
+    def _loss_of_arrays(self, waits: bool, arrays: tuple, prefix: bool, data: Dataset, numbers: np.ndarray, words: tuple) -> Any:
+        arguments = (self._engine, *arrays, prefix, self._data_of(data, None), numbers, *words)
+        return _core_call(waits, "loss_of_arrays", arguments, lambda result: _losses(result, None))
 
     def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
         """Predictions of all expressions.
@@ -358,26 +359,31 @@ class Engine:
         Raises:
             Error: That of the first expression, if all of them failed.
         """
-        numbers, vectors = _parameters_of(program, parameters)
-        shape = _shape_by_vector((len(program), data.shape[0]), vectors)
-        if out is not None and is_on_device(out):
-            array = self._device_output(shape, out)
-            _check_some(program, _core.predict_on_device(
-                self._engine, program._program, self._data_of(data, program), numbers, array.as_tuple(), array.stream,
-                out))
-            return out
-        out = self._output(shape, out)
-        _check_some(program, _core.predict(self._engine, program._program, self._data_of(data, program), numbers,
-                                           out.reshape(-1)))
-        return out
+        return self._matrix(True, "predict", program, data, parameters, (), out)
 
     def submit_predict(self, program: Program, data: Dataset, parameters: Any = None,
                        out: np.ndarray | None = None) -> Pending:
         """`predict` without waiting: a `Pending`."""
+        return self._matrix(False, "predict", program, data, parameters, (), out)
+
+    def _matrix(self, waits: bool, kind: str, program: Program, data: Dataset, parameters: Any, by: tuple, out: Any) -> Any:
+        """Predictions, or a Jacobian `by` something."""
         numbers, vectors = _parameters_of(program, parameters)
-        out = self._output(_shape_by_vector((len(program), data.shape[0]), vectors), out)
-        pending = _core.submit_predict(self._engine, program._program, self._data_of(data, program), numbers, out.reshape(-1))
-        return Pending(pending, lambda _: out)
+        rows_of = _derivative_shape(program, data, *by) if by else (len(program),)
+        shape = _shape_by_vector((*rows_of, data.shape[0]), vectors)
+        if waits and out is not None and is_on_device(out):
+            array = self._device_output(shape, out)
+            _check_some(program, getattr(_core, f"{kind}_on_device")(
+                self._engine, program._program, self._data_of(data, program), numbers, *by, array.as_tuple(), array.stream, out))
+            return out
+        out = self._output(shape, out)
+
+        def convert(failures: Any) -> np.ndarray:
+            if waits:
+                _check_some(program, failures)
+            return out
+
+        return self._call(waits, kind, program, data, numbers, by, convert, out.reshape(-1))
 
     def gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
                  nan: str = "propagate", by: str = "parameters") -> Gradients:
@@ -388,16 +394,17 @@ class Engine:
                 prediction is finite.
             by: ``"parameters"`` or ``"variables"`` (all columns of the data).
         """
-        numbers, vectors = _parameters_of(program, parameters)
-        result = _core.gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
-        return _gradients(result, vectors, program, data, by)
+        return self._gradient(True, program, data, parameters, loss, nan, by)
 
     def submit_gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
                         nan: str = "propagate", by: str = "parameters") -> Pending:
         """`gradient` without waiting: a `Pending`."""
+        return self._gradient(False, program, data, parameters, loss, nan, by)
+
+    def _gradient(self, waits: bool, program: Program, data: Dataset, parameters: Any, loss: str, nan: str, by: str) -> Any:
         numbers, vectors = _parameters_of(program, parameters)
-        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan), by)
-        return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
+        return self._call(waits, "gradient", program, data, numbers, (*_words(loss, nan), by),
+                          lambda result: _gradients(result, vectors, program, data, by))
 
     def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
                  out: Any = None) -> Any:
@@ -412,27 +419,12 @@ class Engine:
             (expressions, columns, rows). Several vectors of parameters give one more dimension in front. Of the
             engine's precision: ``out``, if given.
         """
-        numbers, vectors = _parameters_of(program, parameters)
-        shape = _shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors)
-        if out is not None and is_on_device(out):
-            array = self._device_output(shape, out)
-            _check_some(program, _core.jacobian_on_device(
-                self._engine, program._program, self._data_of(data, program), numbers, by, array.as_tuple(),
-                array.stream, out))
-            return out
-        out = self._output(shape, out)
-        _check_some(program, _core.jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
-                                            out.reshape(-1)))
-        return out
+        return self._matrix(True, "jacobian", program, data, parameters, (by,), out)
 
     def submit_jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
                         out: np.ndarray | None = None) -> Pending:
         """`jacobian` without waiting: a `Pending`."""
-        numbers, vectors = _parameters_of(program, parameters)
-        out = self._output(_shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors), out)
-        pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
-                                        out.reshape(-1))
-        return Pending(pending, lambda _: out)
+        return self._matrix(False, "jacobian", program, data, parameters, (by,), out)
 
     def fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *, loss: str = "mse",
             nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE, step_tolerance: float = _core.STEP_TOLERANCE) -> Fits:
@@ -450,24 +442,29 @@ class Engine:
             loss_tolerance: Converged if the next step would lower the loss by no more than this share of it.
             step_tolerance: Converged if the next step is no longer than this share of the parameters.
         """
-        numbers = _starts_of(program, starts)
-        result = _core.fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
-                           _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
-        return _fits(result)
+        return self._fit(True, program, data, starts, iterations, loss, nan, loss_tolerance, step_tolerance)
 
     def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *,
                    loss: str = "mse", nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE,
                    step_tolerance: float = _core.STEP_TOLERANCE) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
-        numbers = _starts_of(program, starts)
-        pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, *_words(loss, nan),
-                                   _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
-        return Pending(pending, _fits)
+        return self._fit(False, program, data, starts, iterations, loss, nan, loss_tolerance, step_tolerance)
+
+    def _fit(self, waits: bool, program: Program, data: Dataset, starts: Any, iterations: int, loss: str, nan: str,
+             *tolerances: float) -> Any:
+        options = (*_words(loss, nan), _count_of(iterations, "iterations"), *tolerances)
+        return self._call(waits, "fit", program, data, _starts_of(program, starts), options, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
         """Does in advance what the first `predict` (``loss=None``) or `loss` of this kind would do."""
         _core.prepare(self._engine, program._program, self._data_of(data, program),
                       None if loss is None else text_of(loss, "loss"), text_of(nan, "nan"))
+
+    def _call(self, waits: bool, kind: str, program: Program, data: Dataset, numbers: np.ndarray, options: tuple,
+              convert: Callable[[Any], Any], *outs: np.ndarray) -> Any:
+        """Evaluates a program: its result, or a `Pending`. `convert` makes it of that of the extension module."""
+        arguments = (self._engine, program._program, self._data_of(data, program), numbers, *options, *outs)
+        return _core_call(waits, kind, arguments, convert)
 
     def _data_of(self, data: Any, program: Any) -> Any:
         if not isinstance(data, Dataset):
@@ -526,8 +523,10 @@ def _check_some(program: Program, failures: Any) -> None:
         raise failures.list()[0][1]
 
 
-def _vector_of(parameters: Any) -> np.ndarray:
-    return np.empty(0) if parameters is None else float64_of(parameters, "parameters").reshape(-1)
+def _core_call(waits: bool, kind: str, arguments: tuple, convert: Callable[[Any], Any]) -> Any:
+    if waits:
+        return convert(getattr(_core, kind)(*arguments))
+    return Pending(getattr(_core, f"submit_{kind}")(*arguments), convert)
 
 
 def _parameters_of(program: Any, parameters: Any) -> tuple[np.ndarray, int | None]:

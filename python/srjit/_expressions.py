@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -112,6 +112,26 @@ class Population:
 
     def __repr__(self) -> str:
         return f"<srjit.Population of {len(self)} expressions, {len(self.codes)} tokens>"
+
+
+def pieces_of(population: Population) -> Iterator[tuple[list[int], list[float]]]:
+    """Codes and constants of each expression."""
+    codes, constants, offsets = population.codes.tolist(), population.constants.tolist(), population.offsets.tolist()
+    return ((codes[begin:end], constants[begin:end]) for begin, end in zip(offsets, offsets[1:]))
+
+
+def built(codes: Iterable[int], constants: Iterable[float], leaf: Callable[[int, float], Any],
+          operation: Callable[[Op, list[Any]], Any]) -> Any:
+    """Something of an expression in postfix, from its leaves up: `operation` gets what its operands have become."""
+    stack: list[Any] = []
+    for code, number in zip(codes, constants):
+        if code > 0:
+            op = OPS_BY_CODE[code]
+            operands = stack[-op.arity:]
+            stack[-op.arity:] = [operation(op, operands)]
+        else:
+            stack.append(leaf(code, number))
+    return stack[0]
 
 
 def _population_of_arrays(codes: Any, constants: Any, offsets: Any, names: Sequence[str]) -> Population:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import name_of
-from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops, parse
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, built, ops, parse, pieces_of
 from ._packages import needs
 
 with needs("sympy"):
@@ -50,7 +50,7 @@ class _Writer:
         self.code(ops[name].code)
 
     def write(self, expression: Any) -> None:
-        # What is left to do, the next last: expressions, and what follows their operands.
+        # The steps that remain, the next last: expressions, and calls that follow their operands.
         work: list[Any] = [expression]
         while work:
             step = work.pop()
@@ -291,50 +291,33 @@ def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, parameters
     if expressions.failures:
         raise expressions.failures[0].error
     names = expressions.names if names is None else [name_of(name) for name in names]
-    codes, constants, offsets = expressions.codes.tolist(), expressions.constants.tolist(), expressions.offsets
+    assumptions = {"real": True} if real else {}
+
+    def leaf_of(values: Any) -> Callable[[int, float], Any]:
+        def leaf(code: int, number: float) -> Any:
+            if code == CONSTANT:
+                return _number_of(number, exact)
+            if code > PARAMETER:
+                index = VARIABLE - code
+                return sympy.Symbol(names[index] if index < len(names) else f"x{index}", **assumptions)
+            index = PARAMETER - code
+            if values is not None:
+                return sympy.Float(float(values[index]))
+            if f"p{index}" in names:
+                raise ValueError(f"p{index} is a column, so parameter p[{index}] has no symbol: give values of the parameters")
+            return sympy.Symbol(f"p{index}", **assumptions)
+        return leaf
+
     values = parameters if parameters is not None else [None] * len(expressions)
-    results = [_expression_of(codes[begin:end], constants[begin:end], _Symbols(names, of_expression, real), exact)
-               for begin, end, of_expression in zip(offsets[:-1], offsets[1:], values)]
+    results = [built(*piece, leaf_of(own), _operation) for piece, own in zip(pieces_of(expressions), values)]
     return results[0] if one else results
 
 
-class _Symbols:
-    """What variables and parameters become."""
-
-    def __init__(self, names: Sequence[str], values: Any, real: bool):
-        self.names = names
-        self.values = values
-        self.assumptions = {"real": True} if real else {}
-
-    def variable(self, index: int) -> Any:
-        return sympy.Symbol(self.names[index] if index < len(self.names) else f"x{index}", **self.assumptions)
-
-    def parameter(self, index: int) -> Any:
-        if self.values is not None:
-            return sympy.Float(float(self.values[index]))
-        if f"p{index}" in self.names:
-            raise ValueError(f"p{index} is a column, so parameter p[{index}] has no symbol: give values of the parameters")
-        return sympy.Symbol(f"p{index}", **self.assumptions)
-
-
-def _expression_of(codes: list[int], constants: list[float], symbols: _Symbols, exact: bool) -> Any:
-    stack: list[Any] = []
-    for code, constant in zip(codes, constants):
-        if code > 0:
-            op = OPS_BY_CODE[code]
-            operands = stack[-op.arity:]
-            del stack[-op.arity:]
-            try:
-                stack.append(_applied(_TO_SYMPY.get(op.name, sympy.Function(op.name)), operands))
-            except TypeError as problem:  # of a comparison
-                raise ValueError(f"a part of the expression has no real value: {problem}") from None
-        elif code == CONSTANT:
-            stack.append(_number_of(constant, exact))
-        elif code <= PARAMETER:
-            stack.append(symbols.parameter(PARAMETER - code))
-        else:
-            stack.append(symbols.variable(VARIABLE - code))
-    return stack[0]
+def _operation(op: Op, operands: list[Any]) -> Any:
+    try:
+        return _applied(_TO_SYMPY.get(op.name, sympy.Function(op.name)), operands)
+    except TypeError as problem:  # of a comparison
+        raise ValueError(f"a part of the expression has no real value: {problem}") from None
 
 
 def _applied(function: Callable[..., Any], operands: Sequence[Any]) -> Any:

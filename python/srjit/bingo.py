@@ -79,7 +79,7 @@ class Evaluation(evaluation.Evaluation):
                      if (tokens := _tokens_of(individual)) is not None]
         if converted:
             self._evaluate(*map(list, zip(*converted)))
-        # What is too long as a tree.
+        # Those that are too long as trees.
         done = {id(individual) for individual, _ in converted}
         super().__call__([individual for individual in chosen if id(individual) not in done])
 

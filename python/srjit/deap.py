@@ -22,7 +22,7 @@ from . import _core
 from ._arrays import names_of
 from ._engine import FIT_ITERATIONS, Engine
 from ._errors import Error
-from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops, parse
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, built, ops, parse
 from ._lambdify import engine_of
 
 # Functions that mean one of our operators exactly, on finite numbers.
@@ -351,17 +351,16 @@ def _template_of(text: str, primitive: Any) -> list[tuple[int, float]]:
         expression = parse(text)
     except Error as problem:
         raise ValueError(f"{what} is no operator (docs/operators.md) and no expression: {problem}") from None
-    stack: list[list[tuple[int, float]]] = []
-    for code, number in zip(expression.codes.tolist(), expression.constants.tolist()):
+
+    def leaf(code: int, number: float) -> list[tuple[int, float]]:
         if code <= PARAMETER:
             raise ValueError(f"{what} has a parameter, expected x0, x1, ... and numbers alone")
-        arity = OPS_BY_CODE[code].arity if code > 0 else 0
-        if PARAMETER < code <= VARIABLE and VARIABLE - code >= primitive.arity:
+        if code <= VARIABLE and VARIABLE - code >= primitive.arity:
             raise ValueError(f"{what} has x{VARIABLE - code}, but the primitive {_counted(primitive.arity, 'operand')}")
-        operands = stack[len(stack) - arity:]
-        del stack[len(stack) - arity:]
-        stack.append([(code, number), *(token for operand in operands for token in operand)])
-    return stack[0]
+        return [(code, number)]
+
+    return built(expression.codes.tolist(), expression.constants.tolist(), leaf, lambda op, operands: [
+        (op.code, 0.0), *(token for operand in operands for token in operand)])
 
 
 def _number_of(value: Any, name: str) -> float:
@@ -408,25 +407,21 @@ def tree_of(population: Population, expression: int, pset: Any, primitives: Mapp
     by_op: dict[str, list[str]] = {}
     for name, op_name in _meanings_of(pset, primitives or {})[1].items():
         by_op.setdefault(op_name, []).append(name)
-    codes = population.codes[population.offsets[expression]:population.offsets[expression + 1]]
-    numbers = population.constants[population.offsets[expression]:population.offsets[expression + 1]]
-    stack: list[list[Any]] = []
-    for code, number in zip(codes.tolist(), numbers.tolist()):
-        if code > 0:
-            op = OPS_BY_CODE[code]
-            if op.name not in by_op:
-                raise ValueError(f"operator {op.name!r} is no primitive of the set")
-            operands = stack[-op.arity:]
-            del stack[-op.arity:]
-            stack.append(_applied([pset.mapping[name] for name in by_op[op.name]], operands))
-        elif code == CONSTANT:
-            stack.append([number])
-        elif code <= PARAMETER:
+
+    def operation(op: Any, operands: list[list[Any]]) -> list[Any]:
+        if op.name not in by_op:
+            raise ValueError(f"operator {op.name!r} is no primitive of the set")
+        return _applied([pset.mapping[name] for name in by_op[op.name]], operands)
+
+    def leaf(code: int, number: float) -> list[Any]:
+        if code <= PARAMETER:
             raise ValueError("an expression with parameters is no individual")
-        else:
-            stack.append([pset.mapping[pset.arguments[VARIABLE - code]]])
-    stack[0][0] = _of_type(stack[0][0], pset.ret)
-    return stack[0]
+        return [number if code == CONSTANT else pset.mapping[pset.arguments[VARIABLE - code]]]
+
+    part = slice(*population.offsets[expression:expression + 2])
+    nodes = built(population.codes[part].tolist(), population.constants[part].tolist(), leaf, operation)
+    nodes[0] = _of_type(nodes[0], pset.ret)
+    return nodes
 
 
 def _applied(primitives: list[Any], operands: list[list[Any]]) -> list[Any]:

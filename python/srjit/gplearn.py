@@ -162,7 +162,7 @@ def _missing_in(params: dict[str, Any]) -> str | None:
 
 
 def _parallel_for(estimator: Any) -> type:
-    """joblib.Parallel for a fit of this estimator: breeds as gplearn does, and then evaluates what was bred."""
+    """joblib.Parallel for a fit of this estimator: breeds as gplearn does, and then evaluates the new programs."""
     batches: list[_Batches | None] = []
 
     class EvaluatingParallel(joblib.Parallel):

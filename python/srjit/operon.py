@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._expressions import CONSTANT, OPS_BY_CODE, PARAMETER, VARIABLE, Population, ops
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, built, ops, pieces_of
 from ._packages import needs
 
 with needs("pyoperon"):
@@ -109,26 +109,22 @@ def trees_of(population: Population, variables: Sequence[Any], parameters: Seque
     Raises:
         ValueError: An operator without a type of node; a parameter without a value.
     """
-    codes, constants, offsets = population.codes.tolist(), population.constants.tolist(), population.offsets.tolist()
+    def operation(op: Any, operands: list[list[Any]]) -> list[Any]:
+        # The first operand next to the operator.
+        return [*(node for operand in reversed(operands) for node in operand), _node_of(op)]
+
     trees = []
-    for e, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
-        stack: list[list[Any]] = []
-        for code, number in zip(codes[begin:end], constants[begin:end]):
-            if code > 0:
-                op = OPS_BY_CODE[code]
-                operands = stack[-op.arity:]
-                del stack[-op.arity:]
-                # The first operand next to the operator.
-                stack.append([node for operand in reversed(operands) for node in operand] + _nodes_of(op))
-            elif code == CONSTANT:
-                stack.append([pyoperon.Node.Constant(number)])
-            elif code <= PARAMETER:
+    for e, (codes, constants) in enumerate(pieces_of(population)):
+        def leaf(code: int, number: float) -> list[Any]:
+            if PARAMETER < code <= VARIABLE:
+                return [_variable(variables[VARIABLE - code])]
+            if code != CONSTANT:
                 if parameters is None or PARAMETER - code >= len(parameters[e]):
                     raise ValueError(f"expression {e} has parameter p{PARAMETER - code}, which has no value")
-                stack.append([pyoperon.Node.Constant(float(parameters[e][PARAMETER - code]))])
-            else:
-                stack.append([_variable(variables[VARIABLE - code])])
-        trees.append(pyoperon.Tree(stack[0]).UpdateNodes())
+                number = float(parameters[e][PARAMETER - code])
+            return [pyoperon.Node.Constant(number)]
+
+        trees.append(pyoperon.Tree(built(codes, constants, leaf, operation)).UpdateNodes())
     return trees
 
 
@@ -139,11 +135,10 @@ def _variable(variable: Any) -> Any:
     return node
 
 
-def _nodes_of(op: Any) -> list[Any]:
-    """The node of an operator, and operands that it has only in pyoperon: they stand behind the first one."""
+def _node_of(op: Any) -> Any:
     name = {"neg": "sub", "inv": "div"}.get(op.name, op.name)
     if name not in _NODE_TYPES:
         raise ValueError(f"there is no type of node for the operator {op.name!r}")
     node = pyoperon.Node(_NODE_TYPES[name])
     node.Arity = op.arity
-    return [node]
+    return node

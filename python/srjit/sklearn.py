@@ -41,6 +41,11 @@ def _checked(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         raise kind(f"{found}, which is no number: encode such values as numbers, or leave them out ({problem})") from None
 
 
+def _keep(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Makes the arguments of a constructor attributes, as scikit-learn wants them."""
+    vars(estimator).update((name, value) for name, value in arguments.items() if name not in ("self", "__class__"))
+
+
 def _text_in(X: Any) -> str | None:
     """Words for the first element of a matrix or data frame that is no number, and its place; None if there is none."""
     if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2:
@@ -98,13 +103,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(self, expression: Any = "p0 + p1*x0", *, start: Any = None, loss: str = "mse", iterations: int = 100,
                  random_state: Any = 0, device: str = "auto", precision: str = "f64"):
-        self.expression = expression
-        self.start = start
-        self.loss = loss
-        self.iterations = iterations
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
+        _keep(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExpressionRegressor:
         """Fits the parameters.
@@ -246,29 +245,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  offspring: int | None = None, rows: int | None = None, choose: str | int = "balance",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
                  checkpoint: Any = None, verbose: bool | int = 0):
-        self.operators = operators
-        self.max_complexity = max_complexity
-        self.variable_complexity = variable_complexity
-        self.constant_complexity = constant_complexity
-        self.nesting = nesting
-        self.self_nesting = self_nesting
-        self.links = links
-        self.loss = loss
-        self.seconds = seconds
-        self.generations = generations
-        self.tol = tol
-        self.held_out = held_out
-        self.islands = islands
-        self.population = population
-        self.offspring = offspring
-        self.rows = rows
-        self.choose = choose
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.threads = threads
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        _keep(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
         """Searches for formulas.
@@ -382,13 +359,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
-        return options_of(
-            self.seconds, operators=self.operators, max_complexity=self.max_complexity,
-            variable_complexity=self.variable_complexity, constant_complexity=self.constant_complexity,
-            nesting=self.nesting, self_nesting=self.self_nesting, links=self.links, loss=loss,
-            generations=self.generations, tol=self.tol, held_out=self.held_out, islands=self.islands,
-            population=self.population, offspring=self.offspring, rows=self.rows, seed=_seed_of(self.random_state),
-            device=self.device, precision=self.precision, threads=self.threads)
+        own = ("choose", "random_state", "checkpoint", "verbose")
+        given = {name: value for name, value in vars(self).items() if name in self._get_param_names() and name not in own}
+        return options_of(**{**given, "loss": loss, "seed": _seed_of(self.random_state)})
 
     def _formula(self, complexity: int | None) -> Formula:
         check_is_fitted(self)

@@ -34,7 +34,7 @@ def to_jax(array):
 
 
 class CudaArrayInterface:
-    """An array that has this interface alone."""
+    """An array that has only this interface."""
 
     def __init__(self, array):
         self.array = array

@@ -280,7 +280,7 @@ def test_arguments_are_checked(engine, program, data, parameters):
             (lambda: engine.loss("x0", data), TypeError, "call compile"),
             (lambda: engine.loss(program, engine.upload([[1.0, 1.0, 1.0]]), parameters), ValueError, "target"),
             (lambda: engine.compile([1, 2]), TypeError, "neither texts"),
-            (lambda: engine.compile("x0", passes="fold, fodl"), ValueError, "fodl"),
+            (lambda: engine.compile("x0", passes="fma, fodl"), ValueError, "fodl"),
             (lambda: engine.fit(program, data, loss="sum"), ValueError, "cannot be fitted"),
             (lambda: engine.fit(program, data, iterations=-1), ValueError, "iterations is -1"),
             (lambda: engine.fit(program, data, iterations=5.0), TypeError, "iterations is of type float"),

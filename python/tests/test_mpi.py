@@ -18,7 +18,7 @@ pytest.importorskip("mpi4py")
 
 
 def mpirun(ranks, *words):
-    """Runs Python on so many ranks. A job that hangs fails."""
+    """Runs Python on these ranks. A job that hangs fails."""
     command = ["mpirun", "-n", str(ranks), sys.executable, *map(str, words)]
     # Of Open MPI: root may run it, and more ranks than cores.
     settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
@@ -67,7 +67,7 @@ def test_examples_of_the_page(script, words, tmp_path):
 
 
 def test_populations_are_divided_by_cost():
-    from srjit._shares import bounds_by_cost
+    from srjit._ranks import bounds_by_cost
 
     random = np.random.default_rng(0)
     for expressions in 0, 1, 2, 3, 1000:

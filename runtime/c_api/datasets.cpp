@@ -4,58 +4,56 @@
 
 #include "runtime/c_api/handles.h"
 #include "runtime/c_api/matrix.h"
+#include "runtime/platform/aligned_buffer.h"
 
 namespace srjit::c_api {
 
 namespace {
 
-/// Columns of adjacent numbers: those of a matrix, or copies of them.
-template <class T>
+/// Columns of adjacent numbers in the processor's memory: those of a matrix, which must outlive it, or copies of them.
 class HostColumns {
  public:
-  explicit HostColumns(const Matrix& matrix) : matrix_(matrix) {
-    if (!isAdjacent()) gather();
+  explicit HostColumns(const Matrix& matrix)
+      : type_(matrix.type), rows_(matrix.rows), data_(matrix.data), stride_(matrix.column_stride) {
+    withZeroOf(type_, [&]<class T>(T) {
+      const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_) % alignof(T) == 0;
+      if (matrix.row_stride != sizeof(T) || !is_aligned) gather<T>(matrix);
+    });
   }
 
   ColumnView operator[](std::size_t column) const {
-    const T* const first =
-        isAdjacent()
-            ? reinterpret_cast<const T*>(matrix_.data + static_cast<std::ptrdiff_t>(column) * matrix_.column_stride)
-            : gathered_.data() + column * matrix_.rows;
-    return std::span(first, matrix_.rows);
+    return withZeroOf(type_, [&]<class T>(T) {
+      const std::byte* const first = data_ + static_cast<std::ptrdiff_t>(column) * stride_;
+      return ColumnView(std::span(reinterpret_cast<const T*>(first), rows_));
+    });
   }
 
  private:
-  bool isAdjacent() const {
-    return matrix_.row_stride == sizeof(T) && reinterpret_cast<std::uintptr_t>(matrix_.data) % alignof(T) == 0;
-  }
-
   // Rows that fit in the first-level cache are read for all columns, since a row may be adjacent numbers.
-  void gather() {
+  template <class T>
+  void gather(const Matrix& from) {
     constexpr std::size_t kRows = 64;
-    gathered_.resize(matrix_.rows * matrix_.columns);
-    for (std::size_t first = 0; first < matrix_.rows; first += kRows) {
-      const std::size_t end = std::min(first + kRows, matrix_.rows);
-      for (std::size_t c = 0; c < matrix_.columns; ++c) {
+    gathered_ = AlignedBuffer(from.rows * from.columns * sizeof(T));
+    for (std::size_t first = 0; first < from.rows; first += kRows) {
+      const std::size_t end = std::min(first + kRows, from.rows);
+      for (std::size_t c = 0; c < from.columns; ++c) {
+        const std::byte* const column = from.data + static_cast<std::ptrdiff_t>(c) * from.column_stride;
         for (std::size_t r = first; r < end; ++r) {
-          std::memcpy(&gathered_[c * matrix_.rows + r],
-                      matrix_.data + static_cast<std::ptrdiff_t>(r) * matrix_.row_stride +
-                          static_cast<std::ptrdiff_t>(c) * matrix_.column_stride,
+          std::memcpy(gathered_.as<T>() + c * from.rows + r, column + static_cast<std::ptrdiff_t>(r) * from.row_stride,
                       sizeof(T));
         }
       }
     }
+    data_ = gathered_.data();
+    stride_ = static_cast<std::ptrdiff_t>(from.rows * sizeof(T));
   }
 
-  const Matrix& matrix_;
-  std::vector<T> gathered_;
+  Precision type_;
+  std::size_t rows_;
+  const std::byte* data_;
+  std::ptrdiff_t stride_;
+  AlignedBuffer gathered_;
 };
-
-/// Calls `use` with the columns of a matrix in the processor's memory.
-template <class Use>
-auto withColumns(const Matrix& matrix, const Use& use) {
-  return withZeroOf(matrix.type, [&]<class T>(T) { return use(HostColumns<T>(matrix)); });
-}
 
 void checkOneColumn(const Matrix& matrix, const char* name) {
   if (matrix.columns != 1) {
@@ -63,7 +61,7 @@ void checkOneColumn(const Matrix& matrix, const char* name) {
   }
 }
 
-/// Target or weights, if there are some.
+/// Target or weights, if any.
 std::optional<Matrix> vectorOf(const srjit_matrix* given, const char* name) {
   if (given == nullptr) return {};
   Matrix matrix(given, name);
@@ -75,18 +73,12 @@ Dataset uploadFrom(const Engine& engine, const Matrix& columns, const std::optio
                    const std::optional<Matrix>& weights, ColumnNames names) {
   DataView view;
   view.names = std::move(names);
-  const auto withVector = [](const std::optional<Matrix>& matrix, std::optional<ColumnView>& to, const auto& next) {
-    if (!matrix) return next();
-    return withColumns(*matrix, [&](const auto& numbers) {
-      to.emplace(numbers[0]);
-      return next();
-    });
-  };
-  return withColumns(columns, [&](const auto& numbers) {
-    for (std::size_t c = 0; c < columns.columns; ++c) view.columns.push_back(numbers[c]);
-    return withVector(target, view.target,
-                      [&] { return withVector(weights, view.weights, [&] { return engine.upload(view).value(); }); });
-  });
+  const HostColumns numbers(columns);
+  for (std::size_t c = 0; c < columns.columns; ++c) view.columns.push_back(numbers[c]);
+  std::optional<HostColumns> of_target, of_weights;
+  if (target) view.target = of_target.emplace(*target)[0];
+  if (weights) view.weights = of_weights.emplace(*weights)[0];
+  return engine.upload(view).value();
 }
 
 Dataset datasetOf(const Engine& engine, const srjit_data& data) {
@@ -147,8 +139,7 @@ int32_t srjit_dataset_with_weights(const srjit_engine* engine, const srjit_datas
     const Matrix matrix(weights, "weights");
     checkOneColumn(matrix, "weights");
     if (matrix.on_device) return srjit_dataset{of.withWeights(before, matrix.onDevice(), stream).value()};
-    return withColumns(matrix,
-                       [&](const auto& numbers) { return srjit_dataset{of.withWeights(before, numbers[0]).value()}; });
+    return srjit_dataset{of.withWeights(before, HostColumns(matrix)[0]).value()};
   });
 }
 
@@ -160,12 +151,8 @@ int32_t srjit_dataset_get_info(const srjit_dataset* dataset, srjit_dataset_info*
       to.rows = data.rows();
       to.columns = data.columns();
       to.row_groups = data.rowGroups();
-      to.subtree_capacity = subtrees.capacity;
-      to.subtrees_kept = subtrees.kept;
-      to.subtree_bytes = subtrees.bytes;
-      to.subtrees_computed = subtrees.computed;
-      to.subtrees_replaced = subtrees.replaced;
-      to.subtree_reads = subtrees.reads;
+#define SRJIT_SUBTREE_COUNTER(name, c_name) to.c_name = subtrees.name;
+#include "runtime/platform/counters.def"
     });
   });
 }

@@ -107,20 +107,10 @@ int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* inf
 
 int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* stats, srjit_error* error) {
   return answer(error, [&] {
-    const CacheStats s = required(engine, "engine").engine.cacheStats();
+    const CacheStats now = required(engine, "engine").engine.cacheStats();
     describeTo(stats, "stats", [&](srjit_cache_stats& to) {
-      to.memory_hits = s.memory_hits;
-      to.disk_hits = s.disk_hits;
-      to.misses = s.misses;
-      to.waits = s.waits;
-      to.memory_images = s.memory_images;
-      to.memory_bytes = s.memory_bytes;
-      to.disk_images = s.disk_images;
-      to.disk_bytes = s.disk_bytes;
-      to.evictions = s.evictions;
-      to.damaged = s.damaged;
-      to.compile_seconds = s.compile_seconds;
-      to.saved_seconds = s.saved_seconds;
+#define SRJIT_CACHE_COUNTER(name) to.name = now.name;
+#include "runtime/platform/counters.def"
     });
   });
 }

@@ -42,36 +42,41 @@ FitOptions fitOptionsOf(const srjit_fit_options* given) {
   return result;
 }
 
-/// The objects and parameters of one evaluation.
-struct Evaluation {
-  Evaluation(const srjit_engine* of, const srjit_program* compiled, const srjit_dataset* rows, const double* numbers,
-             std::uint64_t count)
-      : engine(required(of, "engine").engine),
-        program(required(compiled, "program").program),
-        origin(compiled->origin),
-        data(required(rows, "data").data),
-        parameters(arrayOf(numbers, count, "parameters")) {}
-
-  /// What `use` gives for the caller's array of floats or doubles.
-  template <class Use>
-  auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use) const {
-    return withZeroOf(precisionOf(type),
-                      [&]<class T>(T) { return use(arrayOf(static_cast<T*>(out), count, "out")).value(); });
-  }
-  template <class Value>
-  srjit_pending pending(Pending<Value> value) const {
-    return {Flight<Value>(std::move(value)), origin};
-  }
-
-  const Engine& engine;
-  const Program& program;
-  const Origin& origin;
-  const Dataset& data;
-  std::span<const double> parameters;
+/// What calls that evaluate are given: the expressions are a program or a population.
+template <class Expressions>
+struct Call {
+  const srjit_engine* engine;
+  const Expressions* expressions;
+  const srjit_dataset* data;
+  const double* parameters;
+  std::uint64_t parameter_count;
 };
 
+const srjit_program& checked(const srjit_program* program) { return required(program, "program"); }
+PopulationView checked(const srjit_population* population) { return populationOf(population); }
+const Program& expressionsOf(const srjit_program& program) { return program.program; }
+const PopulationView& expressionsOf(const PopulationView& population) { return population; }
+Origin originOf(const srjit_program& program) { return program.origin; }
+Origin originOf(const PopulationView& population) { return {population.size()}; }
+
+/// Checks the objects and parameters of a call, and passes them to `use` with where its expressions come from.
+template <class Expressions, class Use>
+auto withObjects(const Call<Expressions>& call, const Use& use) {
+  const Engine& engine = required(call.engine, "engine").engine;
+  decltype(auto) expressions = checked(call.expressions);
+  const Dataset& data = required(call.data, "data").data;
+  const std::span<const double> parameters = arrayOf(call.parameters, call.parameter_count, "parameters");
+  return use(originOf(expressions), engine, expressionsOf(expressions), data, parameters);
+}
+
+/// What `use` gives for the caller's array of floats or doubles.
+template <class Use>
+auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use) {
+  return withZeroOf(precisionOf(type), [&]<class T>(T) { return use(arrayOf(static_cast<T*>(out), count, "out")); });
+}
+
 /// The caller's matrix of results in a GPU's memory, as Engine takes it: rows behind one another. Columns behind one
-/// another are adjacent numbers, too, of which only the number matters.
+/// another are adjacent numbers, too: only their number matters.
 DeviceMatrix outputOnDevice(const srjit_matrix* out) {
   const Matrix matrix(out, "out");
   if (!matrix.on_device) refuse(Errc::kInvalid, "on_device of out is 0, expected memory of the engine's GPU");
@@ -89,7 +94,7 @@ void clear(srjit_failures** failures) {
   if (failures != nullptr) *failures = nullptr;
 }
 template <class Results>
-void clearFailures(Results* results) {
+void clear(Results* results) {
   if (results != nullptr && results->size >= kFirstSize<Results>) results->failures = nullptr;
 }
 
@@ -102,7 +107,7 @@ void copyTo(const std::vector<From>& from, To* to) {
   if (to != nullptr) std::transform(from.begin(), from.end(), to, [](From value) { return static_cast<To>(value); });
 }
 
-/// Copies losses, and derivatives if there are some, to the caller's arrays. Throws before anything is written.
+/// Copies losses, and derivatives if any, to the caller's arrays. Throws before anything is written.
 void give(const Losses& losses, const std::vector<double>* derivatives, const Origin& origin, srjit_losses* given) {
   srjit_losses to = fromCaller(&required(given, "losses"), "losses");
   if (to.values != nullptr || to.valid_rows != nullptr) checkCount(to.count, losses.values.size(), "count");
@@ -122,8 +127,8 @@ void give(const Gradients& gradients, const Origin& origin, srjit_losses* to) {
   give(gradients.losses, &gradients.derivatives, origin, to);
 }
 
-void give(const std::vector<Failure>& list, const Origin& origin, srjit_failures** to) {
-  required(to, "failures") = failuresFor(list, origin);
+void give(std::vector<Failure> list, const Origin& origin, srjit_failures** to) {
+  required(to, "failures") = failuresFor(std::move(list), origin);
 }
 
 /// The caller's struct, whose arrays must have the sizes of these results.
@@ -175,6 +180,33 @@ void take(srjit_pending* pending, const char* kind, To* to) {
   if (!is_kind) refuse(Errc::kInvalid, fmt::format("the work in flight is of another kind than {}", kind));
 }
 
+/// Checks what can be checked of a place for results before they are there.
+void checkPlace(srjit_losses* losses, const auto&) { fromCaller(&required(losses, "losses"), "losses"); }
+void checkPlace(srjit_failures** failures, const Program&) { required(failures, "failures"); }
+void checkPlace(srjit_fits* fits, const Program& program) {
+  fitsOf(fits, program.size(), program.parameterOffset(program.size()));
+}
+
+/// Gives to the caller what `ask` asks an engine for.
+template <class Call, class To, class Ask>
+std::int32_t evaluate(const Call& call, To* to, srjit_error* error, const Ask& ask) {
+  clear(to);
+  return answer(error, [&] {
+    withObjects(call, [&](const Origin& origin, const Engine& engine, const auto& expressions, const auto&... rest) {
+      checkPlace(to, expressions);
+      give(ask(engine, expressions, rest...).value(), origin, to);
+    });
+  });
+}
+template <class Call, class Ask>
+std::int32_t submit(const Call& call, srjit_pending** pending, srjit_error* error, const Ask& ask) {
+  return answerWith(pending, "pending", error, [&] {
+    return withObjects(call, [&](const Origin& origin, const auto&... objects) {
+      return srjit_pending{Flight(ask(objects...).value()), origin};
+    });
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -189,114 +221,79 @@ const char* srjit_fit_status_name(int32_t status) {
 int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                    const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                    srjit_losses* losses, srjit_error* error) {
-  clearFailures(losses);
-  return answer(error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    fromCaller(&required(losses, "losses"), "losses");
-    give(e.engine.loss(e.program, e.data, e.parameters, lossOptionsOf(options)).value(), e.origin, losses);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, losses, error,
+                  [&](auto& on, auto&... of) { return on.loss(of..., lossOptionsOf(options)); });
 }
 
 int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population* population, const srjit_dataset* data,
                               const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                               const srjit_compile_options* compile_options, srjit_losses* losses, srjit_error* error) {
-  clearFailures(losses);
-  return answer(error, [&] {
-    const srjit_engine& of = required(engine, "engine");
-    const PopulationView view = populationOf(population);
-    required(losses, "losses");
-    give(of.engine
-             .loss(view, required(data, "data").data, arrayOf(parameters, parameter_count, "parameters"),
-                   lossOptionsOf(options), compileOptionsOf(of, compile_options))
-             .value(),
-         Origin{view.size()}, losses);
-  });
+  return evaluate(Call{engine, population, data, parameters, parameter_count}, losses, error,
+                  [&](auto& on, auto&... of) {
+                    return on.loss(of..., lossOptionsOf(options), compileOptionsOf(*engine, compile_options));
+                  });
 }
 
 int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                        srjit_losses* gradients, srjit_error* error) {
-  clearFailures(gradients);
-  return answer(error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    required(gradients, "gradients");
-    give(e.engine.gradient(e.program, e.data, e.parameters, gradientOptionsOf(options)).value(), e.origin, gradients);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, gradients, error,
+                  [&](auto& on, auto&... of) { return on.gradient(of..., gradientOptionsOf(options)); });
 }
 
 int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const double* parameters, uint64_t parameter_count, int32_t type, void* out, uint64_t count,
                       srjit_failures** failures, srjit_error* error) {
-  clear(failures);
-  return answer(error, [&] {
-    required(failures, "failures");
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    *failures = failuresFor(
-        e.withArray(type, out, count, [&](auto to) { return e.engine.evaluate(e.program, e.data, e.parameters, to); }),
-        e.origin);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+                  [&](auto& on, auto&... of) {
+                    return withArray(type, out, count, [&](auto to) { return on.evaluate(of..., to); });
+                  });
 }
 
 int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                        uint64_t count, srjit_failures** failures, srjit_error* error) {
-  clear(failures);
-  return answer(error, [&] {
-    required(failures, "failures");
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
-    *failures =
-        failuresFor(e.withArray(type, out, count,
-                                [&](auto to) { return e.engine.jacobian(e.program, e.data, e.parameters, to, what); }),
-                    e.origin);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+                  [&](auto& on, auto&... of) {
+                    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
+                    return withArray(type, out, count, [&](auto to) { return on.jacobian(of..., to, what); });
+                  });
 }
 
 int32_t srjit_predict_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                                 const double* parameters, uint64_t parameter_count, const srjit_matrix* out,
                                 uint64_t stream, srjit_failures** failures, srjit_error* error) {
-  clear(failures);
-  return answer(error, [&] {
-    required(failures, "failures");
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    *failures =
-        failuresFor(e.engine.evaluate(e.program, e.data, e.parameters, outputOnDevice(out), stream).value(), e.origin);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+                  [&](auto& on, auto&... of) { return on.evaluate(of..., outputOnDevice(out), stream); });
 }
 
 int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                                  const double* parameters, uint64_t parameter_count, int32_t by,
                                  const srjit_matrix* out, uint64_t stream, srjit_failures** failures,
                                  srjit_error* error) {
-  clear(failures);
-  return answer(error, [&] {
-    required(failures, "failures");
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
-    *failures = failuresFor(
-        e.engine.jacobian(e.program, e.data, e.parameters, outputOnDevice(out), stream, what).value(), e.origin);
-  });
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+                  [&](auto& on, auto&... of) {
+                    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
+                    return on.jacobian(of..., outputOnDevice(out), stream, what);
+                  });
 }
 
 int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const srjit_loss_options* options, srjit_error* error) {
   return answer(error, [&] {
-    const Evaluation e(engine, program, data, nullptr, 0);
-    std::optional<LossOptions> loss;
-    if (options != nullptr) loss = lossOptionsOf(options);
-    e.engine.prepare(e.program, e.data, loss).value();
+    withObjects(Call{engine, program, data, nullptr, 0}, [&](const Origin&, auto& on, auto& of, auto& rows, auto&) {
+      std::optional<LossOptions> loss;
+      if (options != nullptr) loss = lossOptionsOf(options);
+      on.prepare(of, rows, loss).value();
+    });
   });
 }
 
 int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                   const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
                   srjit_error* error) {
-  clearFailures(fits);
-  return answer(error, [&] {
-    const Evaluation e(engine, program, data, starts, start_count);
-    fitsOf(fits, e.program.size(), e.program.parameterOffset(e.program.size()));
-    give(e.engine.fit(e.program, e.data, e.parameters, fitOptionsOf(options)).value(), e.origin, fits);
-  });
+  return evaluate(Call{engine, program, data, starts, start_count}, fits, error,
+                  [&](auto& on, auto&... of) { return on.fit(of..., fitOptionsOf(options)); });
 }
 
 int32_t srjit_stop_create(srjit_stop** stop, srjit_error* error) {
@@ -310,65 +307,49 @@ void srjit_stop_free(srjit_stop* stop) { delete stop; }
 int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                           const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                           srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(e.engine.submitLoss(e.program, e.data, e.parameters, lossOptionsOf(options)).value());
-  });
+  return submit(Call{engine, program, data, parameters, parameter_count}, pending, error,
+                [&](auto& on, auto&... of) { return on.submitLoss(of..., lossOptionsOf(options)); });
 }
 
 int32_t srjit_submit_population_loss(const srjit_engine* engine, const srjit_population* population,
                                      const srjit_dataset* data, const double* parameters, uint64_t parameter_count,
                                      const srjit_loss_options* options, const srjit_compile_options* compile_options,
                                      srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const srjit_engine& of = required(engine, "engine");
-    const PopulationView view = populationOf(population);
-    return srjit_pending{Flight<Losses>(of.engine
-                                            .submitLoss(view, required(data, "data").data,
-                                                        arrayOf(parameters, parameter_count, "parameters"),
-                                                        lossOptionsOf(options), compileOptionsOf(of, compile_options))
-                                            .value()),
-                         {view.size()}};
-  });
+  return submit(Call{engine, population, data, parameters, parameter_count}, pending, error,
+                [&](auto& on, auto&... of) {
+                  return on.submitLoss(of..., lossOptionsOf(options), compileOptionsOf(*engine, compile_options));
+                });
 }
 
 int32_t srjit_submit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                               const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                               srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(e.engine.submitGradient(e.program, e.data, e.parameters, gradientOptionsOf(options)).value());
-  });
+  return submit(Call{engine, program, data, parameters, parameter_count}, pending, error,
+                [&](auto& on, auto&... of) { return on.submitGradient(of..., gradientOptionsOf(options)); });
 }
 
 int32_t srjit_submit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                              const double* parameters, uint64_t parameter_count, int32_t type, void* out,
                              uint64_t count, srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(e.withArray(
-        type, out, count, [&](auto to) { return e.engine.submitEvaluate(e.program, e.data, e.parameters, to); }));
+  return submit(Call{engine, program, data, parameters, parameter_count}, pending, error, [&](auto& on, auto&... of) {
+    return withArray(type, out, count, [&](auto to) { return on.submitEvaluate(of..., to); });
   });
 }
 
 int32_t srjit_submit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                               const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                               uint64_t count, srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const Evaluation e(engine, program, data, parameters, parameter_count);
+  return submit(Call{engine, program, data, parameters, parameter_count}, pending, error, [&](auto& on, auto&... of) {
     const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
-    return e.pending(e.withArray(
-        type, out, count, [&](auto to) { return e.engine.submitJacobian(e.program, e.data, e.parameters, to, what); }));
+    return withArray(type, out, count, [&](auto to) { return on.submitJacobian(of..., to, what); });
   });
 }
 
 int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                          const double* starts, uint64_t start_count, const srjit_fit_options* options,
                          srjit_pending** pending, srjit_error* error) {
-  return answerWith(pending, "pending", error, [&] {
-    const Evaluation e(engine, program, data, starts, start_count);
-    return e.pending(e.engine.submitFit(e.program, e.data, e.parameters, fitOptionsOf(options)).value());
-  });
+  return submit(Call{engine, program, data, starts, start_count}, pending, error,
+                [&](auto& on, auto&... of) { return on.submitFit(of..., fitOptionsOf(options)); });
 }
 
 int32_t srjit_pending_ready(const srjit_pending* pending) {
@@ -378,16 +359,14 @@ int32_t srjit_pending_ready(const srjit_pending* pending) {
 }
 
 void srjit_pending_wait(const srjit_pending* pending) {
-  if (pending == nullptr) return;
-  std::visit(
-      [](const auto& flight) {
-        if (flight.pending) flight.pending->wait();
-      },
-      pending->flight);
+  const auto wait = [](const auto& flight) {
+    if (flight.pending) flight.pending->wait();
+  };
+  if (pending != nullptr) std::visit(wait, pending->flight);
 }
 
 int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error) {
-  clearFailures(losses);
+  clear(losses);
   return answer(error, [&] { take<Losses, Gradients>(pending, "losses", losses); });
 }
 
@@ -397,7 +376,7 @@ int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures
 }
 
 int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error) {
-  clearFailures(fits);
+  clear(fits);
   return answer(error, [&] { take<Fits>(pending, "fits", fits); });
 }
 

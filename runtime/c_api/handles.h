@@ -26,8 +26,8 @@
 
 namespace srjit::c_api {
 
-/// Failures of texts, in order; null: none. Compiled programs and their evaluations give them again in place of those
-/// of the empty expressions that stand for such texts.
+/// Failures of texts, in order; null: none. They replace the failures of the empty expressions that stand for the
+/// texts, in compiled programs and their evaluations.
 using TextFailures = std::shared_ptr<const std::vector<Failure>>;
 
 /// Which expressions results belong to.
@@ -87,7 +87,7 @@ struct srjit_pending {
 
 namespace srjit::c_api {
 
-/// Writes an error to a caller's struct, if there is one. Gives the code of srjit.h.
+/// Writes an error to a caller's struct, unless it is null. Gives the code of srjit.h.
 std::int32_t writeError(Errc code, std::string_view message, const std::optional<Span>& where,
                         srjit_error* to) noexcept;
 inline std::int32_t writeError(const Error& error, srjit_error* to) noexcept {
@@ -123,14 +123,14 @@ std::int32_t answerWith(Handle** to, const char* name, srjit_error* error, const
   });
 }
 
-/// A list of failures for a caller; null if there are none. Where a failure is that of a text, this one is given.
+/// A list of failures for a caller; null for an empty one. The failure of a text replaces that of its expression.
 srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin);
 
 /// The caller's arrays, checked for nulls and the sign of the last offset.
 PopulationView populationOf(const srjit_population* population);
 /// `names` of `columns` columns.
 ColumnNames namesOf(const char* const* names, std::uint64_t columns);
-/// `items` of `count` numbers, which may be null if there are none.
+/// `items` of `count` numbers; may be null for a count of 0.
 template <class T>
 std::span<T> arrayOf(T* items, std::uint64_t count, const char* name) {
   if (count > 0) required(items, name);

@@ -55,33 +55,6 @@ srjit_program compile(const srjit_engine* engine, const srjit_population* popula
   return {std::move(program), {expressions}};
 }
 
-void describe(const Program& program, srjit_program_info& to) {
-  const ProgramInfo& info = program.info();
-  const ProgramStatus status = program.status();
-  to.expressions = program.size();
-  to.parameters = program.parameterOffset(program.size());
-  to.nodes_before = info.nodes_before;
-  to.nodes_after = info.nodes_after;
-  to.seconds_passes = info.seconds_passes;
-  to.seconds_codegen = info.seconds_codegen;
-  to.subtrees_read = info.subtrees_read;
-  to.nodes_spared = info.nodes_spared;
-  to.recurring = info.recurring;
-  to.encoded_on_device = info.encoded_on_device;
-  to.tier = codeOf(status.tier);
-  to.requested_tier = codeOf(info.tier);
-  to.compiling = status.compiling ? 1 : 0;
-  to.compiled = status.compiled;
-  to.evaluations = status.evaluations;
-  to.served_interpreted = status.served.interpreted;
-  to.served_direct = status.served.direct;
-  to.served_compiled = status.served.compiled;
-  to.seconds_compiling = status.seconds_compiling;
-  to.seconds_reading = status.seconds_reading;
-  to.seconds_loading = status.seconds_loading;
-  to.device_seconds = status.device_seconds;
-}
-
 }  // namespace
 
 PopulationView populationOf(const srjit_population* given) {
@@ -219,7 +192,18 @@ int32_t srjit_program_draw_starts(const srjit_program* program, const double* gi
 int32_t srjit_program_get_info(const srjit_program* program, srjit_program_info* info, srjit_error* error) {
   return answer(error, [&] {
     const Program& of = required(program, "program").program;
-    describeTo(info, "info", [&](srjit_program_info& to) { describe(of, to); });
+    const struct {
+      const ProgramInfo& info;
+      const ProgramStatus status;
+    } now{of.info(), of.status()};
+    describeTo(info, "info", [&](srjit_program_info& to) {
+      to.expressions = of.size();
+      to.parameters = of.parameterOffset(of.size());
+      to.tier = codeOf(now.status.tier);
+      to.requested_tier = codeOf(now.info.tier);
+#define SRJIT_PROGRAM_COUNTER(name, member, of_several) to.name = now.member;
+#include "runtime/platform/counters.def"
+    });
   });
 }
 

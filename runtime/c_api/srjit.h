@@ -4,31 +4,29 @@
  *   srjit_error error = {.size = sizeof error};
  *   if (srjit_engine_create(NULL, &engine, &error) != SRJIT_OK) puts(error.message);
  *
- * What engines, data sets, programs and fits are, and what each call costs, stands in runtime/engine.h, the C++
- * interface. This page says what differs.
+ * runtime/engine.h, the C++ interface, specifies engines, data sets, programs and fits. This page says what differs.
  *
- * Calls return SRJIT_OK or another code below. If a call fails, `error`, unless it is NULL, says why; pointers to new
- * objects and lists of failures are NULL; `out` may hold anything; nothing else was written. If it succeeds, `error` is
- * as it was. No exception leaves the library, and it calls nothing of the caller. A pointer that is NULL is
+ * Calls return SRJIT_OK or another code below. If a call fails, `error` says why unless it is NULL; pointers to new
+ * objects and lists of failures are NULL; `out` may hold anything; nothing else was written. If a call succeeds,
+ * `error` stays as it was. No exception leaves the library, and it calls no function of the caller. A NULL pointer is
  * SRJIT_ERROR_INVALID, unless this page allows it.
  *
- * Structs begin with their size in bytes, which the caller sets. In all that the library reads, 0 and NULL stand for
- * the default. A caller that was compiled with an older header passes fewer bytes, and the rest has its defaults. With
- * a newer header, members that this library does not know must be 0, or the call fails with SRJIT_ERROR_UNSUPPORTED. In
- * what the library writes, such members remain as they are. A size less than that of the first version, or more than
- * 4096, is SRJIT_ERROR_INVALID; a srjit_error of such a size is not written. (Linux extends its system calls in this
- * way: copy_struct_from_user(), include/linux/uaccess.h.)
+ * Structs begin with their size in bytes, which the caller sets. In structs that the library reads, 0 and NULL stand
+ * for the default. A caller compiled with an older header passes fewer bytes; the other members have their defaults. With a
+ * newer header, members that this library does not know must be 0, or the call fails with SRJIT_ERROR_UNSUPPORTED; in
+ * structs that the library writes they stay as they are. A size below that of the first version, or above 4096, is
+ * SRJIT_ERROR_INVALID; a srjit_error of such a size is not written. (Linux extends its system calls in this way:
+ * copy_struct_from_user(), include/linux/uaccess.h.)
  *
- * Objects are handles: what srjit_..._create(), srjit_compile() and the like give is the caller's, who frees it with
- * the srjit_..._free() of its type, which takes NULL, too. The order does not matter: each keeps what it needs of the
- * others. Texts that an object gives end with it. Arrays and texts that a call reads are only read during the call,
- * but for memory of a device.
+ * Objects are handles. The caller owns those that srjit_..._create(), srjit_compile() and similar calls give, and frees
+ * each with the srjit_..._free() of its type, in any order; NULL is allowed. Texts of an object end with it. A call
+ * reads arrays and texts only until it returns, except for memory of a device.
  *
- * Every function may be called from several threads at once, with the same objects. The exceptions: a srjit_pending and
- * the arrays that a call writes belong to one thread at a time, and no object is freed while a call uses it. fork():
- * see runtime/engine.h. The library stays loaded until the process ends.
+ * Several threads may call all functions at once, with the same objects. Exceptions: a srjit_pending and the arrays
+ * that a call writes belong to one thread at a time, and no object is freed while a call uses it. fork(): see
+ * runtime/engine.h. The library stays loaded until the process ends.
  *
- * Values of enumerators, members of structs and functions of this page remain as they are in later versions.
+ * Later versions keep values of enumerators, members of structs, and functions.
  */
 #ifndef SRJIT_SRJIT_H
 #define SRJIT_SRJIT_H
@@ -39,7 +37,7 @@
 extern "C" {
 #endif
 
-/* What calls return, and srjit_error.code. As Errc in ir/error.h. */
+/* What calls return, and srjit_error.code: Errc of ir/error.h. */
 enum {
   SRJIT_OK = 0,
   SRJIT_ERROR_SYNTAX = 1,      /* text that is not an expression */
@@ -58,7 +56,7 @@ typedef struct srjit_error {
   int32_t code;
   int32_t has_place; /* whether the error has a place in a text; for token arrays, `column` is the token, from 1 */
   uint64_t line, column, length;
-  char message[984]; /* ends with a zero; a longer one is cut off between two characters, and ends with "..." */
+  char message[984]; /* ends with a zero; a longer message is cut off between two characters, and ends with "..." */
 } srjit_error;
 
 typedef struct srjit_engine srjit_engine;     /* a device and options */
@@ -74,10 +72,10 @@ const char* srjit_version(void);
 
 /* ---- Failures of single expressions ----
  *
- * A bad expression is no error of a batch. Calls that evaluate or compile give the failures by an out parameter: NULL
- * if there are none. The results of an expression that failed are NaN, and 0 valid rows. */
+ * A bad expression is no error of its batch. Calls that compile or evaluate give failures by an out parameter: NULL if
+ * no expression failed. Results of an expression that failed are NaN, and 0 valid rows. */
 uint64_t srjit_failures_count(const srjit_failures* failures); /* 0 for NULL */
-/* Failure i, in order of the expressions, whose number in the batch goes to `expression`; either may be NULL. */
+/* Failure i, in order of expressions. `expression` gets the expression's number in the batch; either may be NULL. */
 int32_t srjit_failures_get(const srjit_failures* failures, uint64_t i, uint64_t* expression, srjit_error* error);
 void srjit_failures_free(srjit_failures* failures);
 
@@ -115,8 +113,8 @@ int32_t srjit_engine_create(const srjit_engine_options* options, srjit_engine** 
 void srjit_engine_free(srjit_engine* engine);
 /* "cpu", "cuda:N" or a list as "cuda:0,2"; NULL for NULL. Valid as long as the engine. */
 const char* srjit_engine_device(const srjit_engine* engine);
-/* Sentence i of what the engine does without; NULL from the last one on. Valid as long as the engine. There is one more
-   for each of several GPUs that is lost later. */
+/* Engine::notices(): notice i, valid as long as the engine; NULL from the last one on. Each of several GPUs that is
+ * lost later adds one. */
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i);
 
 /* The options of an engine, with `threads` as resolved. */
@@ -143,9 +141,8 @@ int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* 
 /* ---- Data ---- */
 
 /* A matrix of rows x columns. Number (r, c) is at `data` + r * row_stride + c * column_stride (bytes). If both strides
- * are 0, columns are behind one another, each of adjacent numbers. Strides may be negative; they are multiples of the
- * number's size. Columns in a processor's memory whose numbers are not adjacent are gathered, which takes a second copy
- * during the call. */
+ * are 0, columns are behind one another, each of adjacent numbers. Strides are multiples of the number's size, and may
+ * be negative. A call gathers columns in the processor's memory whose numbers are not adjacent, into a second copy. */
 typedef struct srjit_matrix {
   uint64_t size;
   const void* data;
@@ -159,15 +156,15 @@ typedef struct srjit_data {
   uint64_t size;
   const srjit_matrix* columns;
   const srjit_matrix* target;  /* one column; NULL: none */
-  const srjit_matrix* weights; /* likewise */
+  const srjit_matrix* weights; /* one column; NULL: none */
   const char* const* names;    /* one for each column, for text and messages; NULL: x0, x1, ... */
-  uint64_t stream; /* the CUDA stream that writes device memory; its pending work is waited for. 0: none is waited for,
-                      not even the default stream. 0 if there is no device memory */
+  uint64_t stream; /* a CUDA stream that writes the device memory: the call waits for its work. 0: it waits for none,
+                      not even the default stream's; 0 for the processor's memory */
 } srjit_data;
 
-/* All matrices are in one kind of memory. The processor's are copied (Engine::upload); a GPU's columns are used in
- * place, and must remain valid and unchanged until the data set and every srjit_pending that reads it are freed
- * (Engine::adopt). What is made of it by the next three calls has its own copy. */
+/* All matrices are in one kind of memory. The call copies those of the processor (Engine::upload). A GPU's columns are
+ * used in place (Engine::adopt): they must stay valid and unchanged until the data set and every srjit_pending that
+ * reads it are freed. Data sets of the next three calls have their own copies. */
 int32_t srjit_dataset_create(const srjit_engine* engine, const srjit_data* data, srjit_dataset** dataset,
                              srjit_error* error);
 void srjit_dataset_free(srjit_dataset* dataset);
@@ -227,16 +224,14 @@ enum { SRJIT_TEXT_INFIX = 0, SRJIT_TEXT_POSTFIX = 1, SRJIT_TEXT_PREFIX = 2, SRJI
  * srjit_compile_tokens() gives its failure again. */
 int32_t srjit_parse(const char* const* texts, uint64_t count, int32_t language, const char* const* names,
                     uint64_t columns, srjit_tokens** tokens, srjit_failures** failures, srjit_error* error);
-/* Simplified expressions, for people to read (passes/simplify_expression.h), in double precision. `failures` may be
- * NULL. */
+/* Simplified expressions for people (passes/simplify_expression.h), in double precision. `failures` may be NULL. */
 int32_t srjit_simplify(const srjit_population* population, int32_t math, srjit_tokens** tokens,
                        srjit_failures** failures, srjit_error* error);
 /* Their arrays, in postfix; valid as long as `tokens`. */
 int32_t srjit_tokens_get(const srjit_tokens* tokens, srjit_population* population, srjit_error* error);
 void srjit_tokens_free(srjit_tokens* tokens);
-/* Expression `expression` as text. Writes at most `capacity` bytes to `text`, the last of which is zero, and the length
- * of the whole text without its zero to `length`; either may be NULL (with a capacity of 0). A text that does not fit
- * is cut off at a byte. */
+/* Expression `expression` as text. `text` gets at most `capacity` bytes, the last one zero; a longer text is cut off at
+ * a byte. `length` gets the length of the whole text without its zero. Either may be NULL (with a capacity of 0). */
 int32_t srjit_print(const srjit_population* population, uint64_t expression, int32_t language, const char* const* names,
                     uint64_t columns, char* text, uint64_t capacity, uint64_t* length, srjit_error* error);
 
@@ -263,13 +258,13 @@ int32_t srjit_compile_tokens(const srjit_engine* engine, const srjit_tokens* tok
 void srjit_program_free(srjit_program* program);
 /* The failures of the program, to be freed; NULL if there are none. */
 int32_t srjit_program_failures(const srjit_program* program, srjit_failures** failures, srjit_error* error);
-/* Where the parameters of each expression begin, if those of all are behind one another, and the number of all:
- * `count` is the number of expressions + 1. */
+/* Program::parameterOffset() of each expression, and the number of all parameters: `count` is the number of expressions
+ * + 1. */
 int32_t srjit_program_parameter_offsets(const srjit_program* program, uint64_t* offsets, uint64_t count,
                                         srjit_error* error);
-/* Start values for srjit_fit(): `starts` gets `count` vectors, at least 1, of all `parameter_count` parameters: first
- * `given`, then others that `seed` draws around it, of either sign, with 1/16 to 16 times the magnitude (of 1 for a 0).
- * They are the same on every machine. `starts` must not overlap `given`. */
+/* Start values for srjit_fit(). `starts` gets `count` vectors, at least 1, of all `parameter_count` parameters: first
+ * `given`, then vectors that `seed` draws around it, of either sign, with 1/16 to 16 times the magnitude (of 1 for a
+ * 0). They are the same on every machine. `starts` must not overlap `given`. */
 int32_t srjit_program_draw_starts(const srjit_program* program, const double* given, uint64_t parameter_count,
                                   uint64_t count, uint64_t seed, double* starts, srjit_error* error);
 
@@ -290,14 +285,14 @@ typedef struct srjit_program_info {
   uint64_t encoded_on_device;
 } srjit_program_info;
 int32_t srjit_program_get_info(const srjit_program* program, srjit_program_info* info, srjit_error* error);
-/* Why machine code is missing for some or all expressions: SRJIT_OK if it is not, else the code of `error`. */
+/* ProgramStatus::error: why some or all expressions lack machine code; SRJIT_OK if none does. */
 int32_t srjit_program_status(const srjit_program* program, srjit_error* error);
 
 /* ---- Evaluations ----
  *
- * `parameters` are those of all expressions behind one another, or several such vectors. With v vectors and e
- * expressions there are v * e results, those of the first vector first. A program without parameters has one vector.
- * `counts` of arrays are checked: another count than that of the results is SRJIT_ERROR_INVALID. */
+ * `parameters` are those of all expressions behind one another, or several such vectors. v vectors of e expressions
+ * have v * e results, those of the first vector first. A program without parameters has one vector. A `count` of an
+ * array that is not that of the results is SRJIT_ERROR_INVALID. */
 
 enum { SRJIT_NAN_PROPAGATE = 0, SRJIT_NAN_SKIP = 1, SRJIT_NAN_REJECT = 2 };
 enum { SRJIT_BY_PARAMETERS = 0, SRJIT_BY_VARIABLES = 1 };
@@ -306,20 +301,20 @@ enum { SRJIT_BY_PARAMETERS = 0, SRJIT_BY_VARIABLES = 1 };
 typedef struct srjit_loss_options {
   uint64_t size;
   const char* loss; /* the name of a loss ("mse", which NULL is, too), "NAME:CONSTANT", or an expression over f, y, w */
-  int32_t nan;      /* rows that are not finite: SRJIT_NAN_PROPAGATE, ... */
-  int32_t by;       /* of gradients: SRJIT_BY_PARAMETERS, ...; others do not read it */
+  int32_t nan;      /* rows whose prediction is not finite: SRJIT_NAN_PROPAGATE, ... */
+  int32_t by;       /* SRJIT_BY_PARAMETERS, ...; only gradients read it */
 } srjit_loss_options;
 /* The name of loss i, valid forever; NULL from the last one on. */
 const char* srjit_loss_name(uint64_t i);
 
-/* Where results go. Arrays may be NULL; then they are not written. `failures` is written, to be freed by the caller. */
+/* Where results go. An array that is NULL is not written. The caller frees `failures`, which the call writes. */
 typedef struct srjit_losses {
   uint64_t size;
   uint64_t count; /* of values and valid_rows */
   double* values;
   uint64_t* valid_rows; /* UINT64_MAX: not counted */
   uint64_t derivative_count;
-  double* derivatives; /* of gradients alone: by parameters in their layout; by variable v at e * columns + v */
+  double* derivatives; /* only of gradients: by parameters in their layout; by variable v at e * columns + v */
   srjit_failures* failures;
 } srjit_losses;
 
@@ -343,11 +338,10 @@ int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                        uint64_t count, srjit_failures** failures, srjit_error* error);
-/* The same with results in memory of the engine's GPU: `out` has on_device = 1, its type is the engine's precision, and
- * what it points at is written. Its numbers are adjacent and as many as the results, in the order above; how many rows
- * and columns it has does not matter. They are written after the work that is in the CUDA stream `stream` now (0: none
- * is waited for, not even the default stream's), and are there when the call returns. Memory of another device, and an
- * engine without a GPU, are SRJIT_ERROR_UNSUPPORTED. */
+/* The same with results in memory of the engine's GPU: `out` has on_device = 1 and the engine's precision as its type.
+ * Its numbers are adjacent, as many as the results, in the order above; rows and columns may differ. The call writes
+ * them after the work that is now in the CUDA stream `stream` (0: it waits for none, not even the default stream's),
+ * and before it returns. Memory of another device, and an engine without a GPU, are SRJIT_ERROR_UNSUPPORTED. */
 int32_t srjit_predict_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                                 const double* parameters, uint64_t parameter_count, const srjit_matrix* out,
                                 uint64_t stream, srjit_failures** failures, srjit_error* error);
@@ -355,7 +349,7 @@ int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program
                                  const double* parameters, uint64_t parameter_count, int32_t by,
                                  const srjit_matrix* out, uint64_t stream, srjit_failures** failures,
                                  srjit_error* error);
-/* Does in advance what the first evaluation would do: of losses, or where `options` is NULL of predictions. */
+/* Does in advance what the first evaluation would do: of losses, or of predictions if `options` is NULL. */
 int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const srjit_loss_options* options, srjit_error* error);
 
@@ -381,7 +375,7 @@ typedef struct srjit_fit_options {
   const srjit_loss_options* loss; /* NULL: mse */
   const srjit_stop* stop;         /* NULL: none */
   double loss_tolerance;          /* 0: the default; negative: 0 */
-  double step_tolerance;          /* likewise */
+  double step_tolerance;          /* 0: the default; negative: 0 */
   uint32_t iterations;            /* 0: the default */
   uint32_t reserved;              /* 0 */
 } srjit_fit_options;
@@ -397,7 +391,7 @@ typedef struct srjit_fits {
   uint64_t* starts;     /* which start won */
   uint64_t parameter_count;
   double* parameters;
-  double* standard_errors; /* NaN where they cannot be had */
+  double* standard_errors; /* NaN if unknown */
   srjit_failures* failures;
 } srjit_fits;
 
@@ -406,15 +400,14 @@ int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, cons
                   const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
                   srjit_error* error);
 
-/* srjit_stop_request() ends all fits that were given `stop`, after the pass that runs, with SRJIT_FIT_CANCELLED. */
+/* srjit_stop_request() ends all fits that have `stop` with SRJIT_FIT_CANCELLED, after the pass that runs. */
 int32_t srjit_stop_create(srjit_stop** stop, srjit_error* error);
 void srjit_stop_request(srjit_stop* stop);
 void srjit_stop_free(srjit_stop* stop);
 
 /* ---- Work in flight ----
  *
- * What these read was copied when they return, but for columns in device memory. `out` must outlive the srjit_pending.
- */
+ * These copy what they read, except for columns in device memory. `out` must outlive the srjit_pending. */
 int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                           const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                           srjit_pending** pending, srjit_error* error);
@@ -435,13 +428,13 @@ int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* progra
                          const double* starts, uint64_t start_count, const srjit_fit_options* options,
                          srjit_pending** pending, srjit_error* error);
 
-/* Whether the submitted work has ended, so that its result can be taken without waiting: 1 or 0; 1 for NULL. Taking
-   losses of a scaled loss may evaluate some expressions again (docs/losses.md). */
+/* Whether the submitted work has ended, so that taking its result does not wait: 1 or 0; 1 for NULL. Taking losses of a
+ * scaled loss may evaluate some expressions again (docs/losses.md). */
 int32_t srjit_pending_ready(const srjit_pending* pending);
 void srjit_pending_wait(const srjit_pending* pending);
-/* Waits, and takes the result; a second time is SRJIT_ERROR_INVALID, and so is another kind of work, which is not taken
- * then. The first is for losses and gradients, the second for predictions and Jacobians, the third for fits. Where an
- * array has the wrong count, nothing is taken; an error is given again. */
+/* Wait, and take the result of losses and gradients, of predictions and Jacobians, or of fits. A second time is
+ * SRJIT_ERROR_INVALID, and so is another kind of work, whose result stays. If an array has the wrong count, the result
+ * stays; an error is given again. */
 int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error);
 int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures, srjit_error* error);
 int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error);

@@ -27,40 +27,19 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// The size that a struct of srjit.h had in its first version: no caller has a smaller one. It never changes.
+/// The size of a struct of srjit.h in its first version, which never changes: no caller has a smaller one. A struct
+/// that has grown since has a row here (tests/runtime/c_api/abi_test.cpp has all sizes).
 template <class Struct>
-inline constexpr std::size_t kFirstSize = 0;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_error> = 1024;
+inline constexpr std::size_t kFirstSize = sizeof(Struct);
 template <>
 inline constexpr std::size_t kFirstSize<srjit_engine_options> = 56;
 template <>
 inline constexpr std::size_t kFirstSize<srjit_engine_info> = 40;
 template <>
-inline constexpr std::size_t kFirstSize<srjit_cache_stats> = 104;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_matrix> = 56;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_data> = 48;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_dataset_info> = 80;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_population> = 48;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_op> = 32;
-template <>
 inline constexpr std::size_t kFirstSize<srjit_compile_options> = 48;
 template <>
 inline constexpr std::size_t kFirstSize<srjit_program_info> = 168;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_loss_options> = 24;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_losses> = 56;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_fit_options> = 48;
-template <>
-inline constexpr std::size_t kFirstSize<srjit_fits> = 88;
-/// The largest size that is taken for one: a page, as Linux has it. What was never set is often larger.
+/// The largest size of a struct: a page, as Linux has it. A size that was never set is often larger.
 inline constexpr std::size_t kLargestSize = 4096;
 
 /// The size of the caller's struct. Throws kInvalid if it is not one that a version can have.
@@ -74,8 +53,8 @@ std::size_t sizeOf(const Struct& given, const char* name) {
   return size;
 }
 
-/// A copy of the caller's struct, in which members that it does not have are 0; all are for null. Throws kInvalid if
-/// its size is none, kUnsupported if it has members that are not 0 and unknown here.
+/// A copy of the caller's struct; members that it lacks are 0, and all are if it is null. Throws kInvalid for a wrong
+/// size, kUnsupported if it has members that are not 0 and unknown here.
 template <class Struct>
 Struct fromCaller(const Struct* given, const char* name) {
   Struct mine{};

@@ -23,7 +23,7 @@ class FileLock {
   /// Releases the lock, also in processes forked meanwhile.
   ~FileLock();
 
-  /// Creates the file with access for its owner alone if it does not exist, and waits for the lock until `gives_up()`;
+  /// Creates a missing file with access for its owner only, and waits for the lock until `gives_up()`;
   /// then returns nothing. The lock holds nothing where the file cannot be written or locked, as on a read-only disk.
   /// It also holds nothing where the name is a link, no regular file, another user's file, or a file with several hard
   /// links, since marks would change a file that is not a lock.

@@ -31,7 +31,7 @@ Status checkTrustOfDirectory(const std::filesystem::path& directory);
 /// above.
 Status checkTrustOfFile(const std::filesystem::path& file, const struct stat& facts);
 
-/// Creates the missing directories of a path with access for their owner alone, whatever the umask.
+/// Creates the missing directories of a path with access for their owner only, whatever the umask.
 std::error_code makePrivateDirectories(const std::filesystem::path& directory);
 
 }  // namespace srjit

@@ -2,10 +2,10 @@
 
 #include <dirent.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <list>
 #include <map>
 #include <mutex>
 #include <span>
@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <llvm/ADT/ScopeExit.h>
 #include <tbb/task_arena.h>
 
 #include "runtime/platform/trace.h"
@@ -23,17 +24,11 @@ namespace {
 
 using Image = std::shared_ptr<const KernelImage>;
 
-/// Tells the trace where a kernel was found.
-void traceLookup(std::string_view where, const Image& image) {
-  if (!isTracing()) return;
+/// The image, after the trace was told where it was found. Not called under a lock.
+Image traced(std::string_view where, Image image) {
+  if (!isTracing()) return image;
   const TraceNumber bytes{"bytes", image == nullptr ? 0.0 : static_cast<double>(image->code.size())};
   trace({.kind = TraceKind::kCache, .what = where, .device = {}, .numbers = {&bytes, 1}});
-}
-
-/// An image that was in memory, told without the lock.
-Image told(std::unique_lock<std::mutex>& lock, Image image) {
-  lock.unlock();
-  traceLookup("in memory", image);
   return image;
 }
 
@@ -46,58 +41,50 @@ struct DigestHash {
   }
 };
 
-std::uint64_t bytesOf(const KernelImage& image) {
-  std::uint64_t bytes = sizeof image + image.code.size();
-  for (const KernelFacts& facts : image.kernels) bytes += sizeof facts + facts.name.size();
-  return bytes;
-}
-
-/// Images by key, with LRU eviction. Not thread-safe.
+/// Images by key; evicts the least recently used. Not thread-safe.
 class MemoryImages {
  public:
   explicit MemoryImages(std::uint64_t bound) : bound_(bound) {}
 
   Image find(const Digest& digest) {
-    const auto found = places_.find(digest);
-    if (found == places_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, found->second);
-    return order_.front().second;
+    const auto found = entries_.find(digest);
+    if (found == entries_.end()) return nullptr;
+    found->second.used = ++uses_;
+    return found->second.image;
   }
 
-  bool has(const Digest& digest) const { return places_.contains(digest); }
+  bool has(const Digest& digest) const { return entries_.contains(digest); }
 
   /// Returns the number of evictions.
-  std::uint64_t add(const Digest& digest, Image image) {
-    const std::uint64_t bytes = bytesOf(*image);
-    if (bytes > bound_ || places_.contains(digest)) return 0;
-    std::uint64_t removed = 0;
+  std::uint64_t add(const Digest& digest, const Image& image) {
+    std::uint64_t bytes = sizeof *image + image->code.size(), removed = 0;
+    for (const KernelFacts& facts : image->kernels) bytes += sizeof facts + facts.name.size();
+    if (bytes > bound_ || has(digest)) return 0;
     for (; bytes_ + bytes > bound_; ++removed) {
-      bytes_ -= bytesOf(*order_.back().second);
-      places_.erase(order_.back().first);
-      order_.pop_back();
+      const auto oldest = std::ranges::min_element(entries_, {}, [](const auto& entry) { return entry.second.used; });
+      bytes_ -= oldest->second.bytes;
+      entries_.erase(oldest);
     }
-    std::list<Entry> entry;
-    entry.emplace_front(digest, std::move(image));
-    places_.emplace(digest, entry.begin());
-    order_.splice(order_.begin(), entry);
+    entries_.emplace(digest, Entry{image, bytes, ++uses_});
     bytes_ += bytes;
     return removed;
   }
 
   void clear() {
-    places_.clear();
-    order_.clear();
+    entries_.clear();
     bytes_ = 0;
   }
 
-  std::uint64_t count() const { return order_.size(); }
+  std::uint64_t count() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  using Entry = std::pair<Digest, Image>;
-  std::uint64_t bound_, bytes_ = 0;
-  std::list<Entry> order_;  ///< the most recently used first
-  std::unordered_map<Digest, std::list<Entry>::iterator, DigestHash> places_;
+  struct Entry {
+    Image image;
+    std::uint64_t bytes, used;
+  };
+  std::uint64_t bound_, bytes_ = 0, uses_ = 0;
+  std::unordered_map<Digest, Entry, DigestHash> entries_;
 };
 
 /// A get() in progress; other callers of the same key wait for it.
@@ -186,8 +173,22 @@ struct KernelCache::State {
     } else {
       image = nullptr;
     }
-    traceLookup(image ? "on disk" : "missing", image);
-    return image;
+    return traced(image ? "on disk" : "missing", image);
+  }
+
+  /// The image of `key` that is in memory, or that another caller gets meanwhile; null if this caller is to end()
+  /// `own`.
+  Image wait(const KernelKey& key, const std::shared_ptr<PendingImage>& own) {
+    std::unique_lock lock(mutex);
+    for (bool waited = false;; waited = true) {
+      if (Image image = hit(key.digest)) return image;
+      const auto [place, is_first] = pending.emplace(key.digest, own);
+      if (is_first) return nullptr;
+      const std::shared_ptr<PendingImage> other = place->second;
+      stats.waits += waited ? 0 : 1;
+      other->ended.wait(lock, [&] { return other->done; });
+      if (other->image) return other->image;
+    }
   }
 
   /// Wakes the waiting callers, with the image or null.
@@ -248,39 +249,16 @@ std::shared_ptr<KernelCache> KernelCache::open(const CacheOptions& options) {
 Result<Image> KernelCache::get(const KernelKey& key, const Make& make) {
   State& state = *state_;
   const auto flight = std::make_shared<PendingImage>();
-  {
-    std::unique_lock lock(state.mutex);
-    bool waited = false;
-    for (;;) {
-      if (Image image = state.hit(key.digest)) return told(lock, std::move(image));
-      const auto [place, is_first] = state.pending.emplace(key.digest, flight);
-      if (is_first) break;
-      const std::shared_ptr<PendingImage> other = place->second;
-      state.stats.waits += waited ? 0 : 1;
-      waited = true;
-      other->ended.wait(lock, [&] { return other->done; });
-      if (other->image) return told(lock, other->image);
-    }
-  }
+  if (Image image = state.wait(key, flight)) return traced("in memory", std::move(image));
   Image image;
-  // RAII: waiting callers are woken on every path, exceptions included.
-  struct Ending {
-    State& state;
-    const KernelKey& key;
-    PendingImage& flight;
-    Image& image;
-    bool over = false;
-    void now() {
-      if (!std::exchange(over, true)) state.end(key, flight, image);
-    }
-    ~Ending() { now(); }
-  } ending{state, key, *flight, image};
+  // Wakes waiting callers on every path, exceptions included.
+  auto ending = llvm::make_scope_exit([&] { state.end(key, *flight, image); });
   image = state.fromDisk(key, std::make_shared<KernelImage>());
   {
     const std::scoped_lock lock(state.mutex);
     if (image) {
       state.stats.evictions += state.memory.add(key.digest, image);
-      return image;
+      return Image(image);  // a copy, since `ending` gives the image to waiting callers
     }
     ++state.stats.misses;
   }
@@ -295,7 +273,8 @@ Result<Image> KernelCache::get(const KernelKey& key, const Make& make) {
     state.stats.compile_seconds += image->seconds;
     state.stats.evictions += state.memory.add(key.digest, image);
   }
-  ending.now();
+  state.end(key, *flight, image);
+  ending.release();
   static_cast<void>(state.onDisk(Access::kWrite, [&](DiskStore& disk) { return disk.write(key, *image); }));
   return image;
 }
@@ -310,10 +289,11 @@ bool KernelCache::has(const KernelKey& key) {
 }
 
 Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  {
-    std::unique_lock lock(state_->mutex);
-    if (Image image = state_->hit(key.digest)) return told(lock, std::move(image));
-  }
+  Image in_memory = [&] {
+    const std::scoped_lock lock(state_->mutex);
+    return state_->hit(key.digest);
+  }();
+  if (in_memory) return traced("in memory", std::move(in_memory));
   return state_->fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
 }
 

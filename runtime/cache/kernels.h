@@ -36,7 +36,7 @@ inline constexpr std::string_view kNoCacheDirectory = "none of SRJIT_CACHE_DIR, 
 /// std::bad_alloc and what a `make` throws, nothing else.
 class KernelCache {
  public:
-  /// Never fails: without a usable directory, or with one that DiskStore does not trust, the cache is in memory alone.
+  /// Never fails: without a usable directory, or with one that DiskStore does not trust, the cache is only in memory.
   /// One object per directory and process is shared by all callers with kUse access, with the bounds of the first;
   /// without a directory, or with another access, every call creates an object.
   static std::shared_ptr<KernelCache> open(const CacheOptions& options);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "runtime/platform/guarded.h"
 #include "runtime/platform/json_text.h"
 
 namespace srjit {
@@ -28,8 +30,8 @@ bool isCost(double value) { return std::isfinite(value) && value > 0; }
 
 }  // namespace
 
-Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical)
-    : cache_(std::move(cache)), name_("costs of " + std::move(name)), costs_(typical) {
+Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical, Post post)
+    : cache_(std::move(cache)), name_("costs of " + std::move(name)), post_(std::move(post)), costs_(typical) {
   const std::optional<std::string> text = cache_->readFact(name_);
   const std::vector<JsonEvent> stored = readJson(text.value_or("{}")).value_or(std::vector<JsonEvent>());
   if (stored.empty() || stored[0].kind != JsonEvent::Kind::kBeginObject) return;
@@ -48,10 +50,30 @@ DeviceCosts Calibration::costs() const {
 
 void Calibration::add(double DeviceCosts::* field, double value) {
   if (!isCost(value)) return;
-  const std::lock_guard lock(mutex_);
-  costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
-  const double change = costs_.*field / written_.*field;
-  if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_changed_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
+    const double change = costs_.*field / written_.*field;
+    if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_changed_ = true;
+  }
+  writeInBackground();
+}
+
+// Another process may hold the lock of the file, so no thread that evaluates writes. Where the task cannot be queued,
+// the next change is written with this one.
+void Calibration::writeInBackground() {
+  if (!post_ || !has_changed_ || is_writing_.exchange(true)) return;
+  const Status queued = guarded([this] {
+    post_([this] {
+      Status written = okStatus();
+      do {
+        written = guarded([this] { return write(), okStatus(); });
+        is_writing_ = false;
+      } while (written && has_changed_ && !is_writing_.exchange(true));
+    });
+    return okStatus();
+  });
+  if (!queued) is_writing_ = false;
 }
 
 void Calibration::write() {

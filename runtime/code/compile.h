@@ -2,27 +2,19 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <functional>
 
 #include "runtime/code/costs.h"
-#include "runtime/code/kernel_plan.h"
-#include "runtime/code/parts.h"
+#include "runtime/code/graphs.h"
 
 namespace srjit {
 
-/// Makes kernels of `kind` for the chosen expressions, whose `plan` has its graphs, and encodes the others. First the
-/// calling thread reads and loads what the cache has, one module after another; then the rest is compiled, in parallel.
+/// Makes kernels of `kind` for the chosen expressions, of their `graphs` (planKernels(), addGraphs()), and encodes the
+/// others. First the calling thread reads and loads what the cache has, one module after another; then the rest is
+/// compiled, in parallel.
 /// A group whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is
 /// interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
-DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
+DeviceCode compileForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
                             const std::atomic<bool>& cancelled);
-
-/// What compileForDevice() would have to compile, as far as is known before the assembler reports which kernels
-/// spill: runs the passes, in parallel likewise, and looks for the kernels. Stops early, with all of them for an
-/// answer, once `pays` is false of those that are missing so far, or once `cancelled`.
-MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
-                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled);
 
 /// Rows per thread of compiled kernels, as measured on an H200 (docs/history/experiments.md). More overlap more
 /// instructions, but take twice the registers, twice the time to assemble, and more than the instruction cache holds.

@@ -47,14 +47,6 @@ constexpr DeviceCosts typicalCosts(Precision precision, Math math) {
 /// is that of a launch and of the longest program.
 inline constexpr double kLeastMeasured = 1e9;
 
-/// Kernels that are neither loaded nor in the cache.
-struct MissingKernels {
-  std::size_t kernels = 0;
-  std::size_t tokens = 0;  ///< of their expressions
-
-  friend bool operator==(const MissingKernels&, const MissingKernels&) = default;
-};
-
 /// Time from the expressions to loaded direct code, which all cores write together.
 constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
   return costs.write * nodes / static_cast<double>(cores);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,23 +13,17 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
-#include "ir/op.h"
 #include "runtime/code/interpreted/encode.h"
-#include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 
 namespace srjit {
 namespace {
 
-// Graphs of so many expressions, whole groups, are large enough to share columns and subtrees, and few enough that all
-// threads have some.
-constexpr std::size_t kMaxDirectChunk = std::size_t{16} * kDirectRoots;
-
 constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 
 class DirectMaker {
  public:
-  DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind, const DirectShape& shape,
+  DirectMaker(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind, const DirectShape& shape,
               const std::atomic<bool>& cancelled)
       : request_(request), graphs_(graphs), cancelled_(cancelled) {
     options_.architecture = request.queue.cuda->limits().capability;
@@ -41,7 +33,11 @@ class DirectMaker {
     options_.roots = shape.roots;
     options_.window = shape.window;
     options_.subroutines = shape.subroutines && !isDouble(options_.precision);
-    scratch_ = takeDirectScratch(request.store.directScratch(), options_);
+    scratch_ = request.store.directScratch().take();
+    if (scratch_ == nullptr) scratch_ = std::make_unique<DirectScratch>();
+    if (scratch_->emitters && scratch_->options == options_) return;
+    scratch_->options = options_;
+    scratch_->emitters.emplace([options = options_] { return DirectEmitter::create(options).value(); });
   }
 
   DeviceCode run() {
@@ -73,23 +69,33 @@ class DirectMaker {
   };
 
   void emit() {
-    const std::size_t count = graphs_.chunks.size();
+    const std::size_t count = graphs_.dags.size();
     if (scratch_->parts.size() < count) scratch_->parts.resize(count);
     parts_ = std::span(scratch_->parts).first(count);
     tables_.resize(count);
     tbb::parallel_for(std::size_t{0}, count, [&](std::size_t c) {
       if (cancelled_.load(std::memory_order_relaxed)) return;
-      const GraphChunk& chunk = graphs_.chunks[c];
-      scratch_->emitters->local().emit(chunk.dag, parts_[c]);
-      fillTables(chunk, parts_[c], tables_[c]);
+      scratch_->emitters->local().emit(graphs_.dags[c], parts_[c]);
+      fillTables(c);
     });
   }
 
+  const std::vector<std::uint32_t>& expressionsOf(std::size_t c) const { return graphs_.groups[c].expressions; }
+
   /// What the entries of a part's tables are in this program.
-  void fillTables(const GraphChunk& chunk, const DirectPart& part, Tables& tables) const {
-    for (const std::uint32_t number : part.parameters) addNumber(chunk, number, tables.numbers);
+  void fillTables(std::size_t c) {
+    const DirectPart& part = parts_[c];
+    const std::span<const ParameterSource> parameters = graphs_.dags[c].parameters();
+    Tables& tables = tables_[c];
+    for (const std::uint32_t number : part.parameters) {
+      if (number >= parameters.size()) {
+        tables.numbers.addLiteral(0);  // padding
+      } else {
+        tables.numbers.add(parameters[number], offsetOf(parameters[number], request_.source, expressionsOf(c)));
+      }
+    }
     tables.outputs.reserve(part.outputs.size());
-    const std::size_t first = request_.source.outputOffset(chunk.first);
+    const std::size_t first = request_.source.outputOffset(expressionsOf(c).front());
     for (const std::uint32_t root : part.outputs) {
       const bool is_root = root != DirectPart::kNoRoot;
       tables.expressions += is_root ? 1 : 0;
@@ -102,44 +108,34 @@ class DirectMaker {
   /// bits.
   void interpretTheRest(bool linked) {
     std::vector<std::uint32_t> rest;
-    const auto add = [&](const GraphChunk& chunk, std::size_t root) {
-      const auto expression = static_cast<std::uint32_t>(expressionOf(chunk, root));
-      if (rest.empty() || rest.back() != expression) rest.push_back(expression);
-    };
     for (std::size_t c = 0; c < parts_.size(); ++c) {
-      const GraphChunk& chunk = graphs_.chunks[c];
-      if (linked) {
-        for (const std::uint32_t root : parts_[c].refused) add(chunk, root);
-      } else {
-        for (std::size_t root = 0; root < chunk.dag.roots().size(); ++root) add(chunk, root);
+      if (!linked) rest.insert(rest.end(), expressionsOf(c).begin(), expressionsOf(c).end());
+      for (std::size_t i = 0; linked && i < parts_[c].refused.size(); ++i) {
+        const std::uint32_t expression = expressionOf(c, parts_[c].refused[i]);
+        if (rest.empty() || rest.back() != expression) rest.push_back(expression);
       }
     }
     if (!rest.empty()) {
       code_ = encodeForDevice(request_.withChosen(rest));
-      if (linked) code_.report.direct_gaps = refusal(rest.size());
+      if (linked) code_.report.direct_gaps = refusal(rest);
     }
     code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
     std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
-  std::size_t expressionOf(const GraphChunk& chunk, std::size_t root) const {
+  std::uint32_t expressionOf(std::size_t c, std::size_t root) const {
     const ProgramSource& source = request_.source;
-    if (!source.derivation) return chunk.first + root;
-    const std::size_t output = source.outputOffset(chunk.first) + root;
-    std::size_t e = chunk.first;
+    std::uint32_t e = expressionsOf(c).front();
+    if (!source.derivation) return e + static_cast<std::uint32_t>(root);
+    const std::size_t output = source.outputOffset(e) + root;
     while (source.outputOffset(e + 1) <= output) ++e;
     return e;
   }
 
-  /// Says that `count` expressions were refused, and why the first was.
-  Error refusal(std::size_t count) const {
-    std::size_t c = 0;
-    while (parts_[c].refused.empty()) ++c;
-    const GraphChunk& chunk = graphs_.chunks[c];
-    const std::uint32_t root = parts_[c].refused.front();
+  Error refusal(std::span<const std::uint32_t> refused) const {
     return {Errc::kUnsupported,
-            fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", count,
-                        request_.source.expressions.size(), expressionOf(chunk, root) + 1, tooLongText(options_)),
+            fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", refused.size(),
+                        request_.source.expressions.size(), refused.front() + 1, tooLongText(options_)),
             {}};
   }
 
@@ -167,14 +163,6 @@ class DirectMaker {
     code_.direct.emplace(std::move(direct));
   }
 
-  void addNumber(const GraphChunk& chunk, std::uint32_t number, ParameterTable& table) const {
-    if (number >= chunk.dag.parameters().size()) return table.addLiteral(0);  // padding
-    const ParameterSource& parameter = chunk.dag.parameters()[number];
-    const std::size_t offset =
-        parameter.isLiteral() ? 0 : request_.source.parameterOffset(chunk.first + parameter.expression);
-    table.add(parameter, offset);
-  }
-
   void upload(DirectCode& direct, std::span<const DirectGroup> groups, std::span<const std::uint32_t> outputs) const {
     const DeviceQueue& queue = request_.queue;
     const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(groups.size_bytes() + outputs.size_bytes());
@@ -188,7 +176,7 @@ class DirectMaker {
   }
 
   const CodeRequest& request_;
-  const ProgramGraphs& graphs_;
+  const Graphs& graphs_;
   const std::atomic<bool>& cancelled_;
   DirectOptions options_;
   std::unique_ptr<DirectScratch> scratch_;
@@ -197,33 +185,20 @@ class DirectMaker {
   DeviceCode code_;
 };
 
+template <class T>
+std::size_t heldBytes(const std::vector<T>& array) {
+  return array.capacity() * sizeof(T);
+}
+
 }  // namespace
 
-ProgramGraphs graphsOf(const GraphSource& source, unsigned threads) {
-  const Stopwatch watch;
-  const std::size_t count = source.program.expressions.size();
-  std::vector<std::uint32_t> all(count);
-  std::iota(all.begin(), all.end(), 0U);
-  const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
-  const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxDirectChunk);
-  std::vector<ProgramGraphs> parts(ceilDivide(count, size));
-  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
-    const auto members = std::span(all).subspan(i * size, std::min(size, count - i * size));
-    optimizedDags(members, source, Tier::kDirect, [&](std::size_t first, std::size_t, Result<Dag> dag) {
-      first += i * size;
-      if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});
-      parts[i].nodes += dag->size();
-      parts[i].chunks.push_back({first, std::move(*dag)});
-    });
-  });
-  ProgramGraphs graphs;
-  for (ProgramGraphs& part : parts) {
-    std::move(part.chunks.begin(), part.chunks.end(), std::back_inserter(graphs.chunks));
-    std::move(part.failures.begin(), part.failures.end(), std::back_inserter(graphs.failures));
-    graphs.nodes += part.nodes;
+std::size_t DirectScratch::bytes() const noexcept {
+  std::size_t bytes = heldBytes(image.code);
+  for (const DirectPart& part : parts) {
+    bytes += heldBytes(part.words) + heldBytes(part.groups) + heldBytes(part.parameters) + heldBytes(part.outputs) +
+             heldBytes(part.exits) + heldBytes(part.refused);
   }
-  graphs.seconds = watch.seconds();
-  return graphs;
+  return bytes;
 }
 
 bool hasDirectTier(const DeviceLimits& limits) noexcept {
@@ -241,7 +216,7 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
   return {.roots = roots, .window = is_little ? DirectOptions().window : 1, .subroutines = !is_little};
 }
 
-DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+DeviceCode directForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
                            const DirectShape& shape, const std::atomic<bool>& cancelled) {
   return DirectMaker(request, graphs, kind, shape, cancelled).run();
 }

@@ -2,30 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
-#include <vector>
 
-#include "runtime/code/parts.h"
+#include "runtime/code/graphs.h"
 #include "runtime/gpu/data.h"
 
 namespace srjit {
-
-/// Adjacent expressions and their graph, after the passes.
-struct GraphChunk {
-  std::size_t first;  ///< the number of its first expression; roots are the outputs of these
-  Dag dag;
-};
-
-/// The graphs of a program: what directForDevice() makes code from, for every kind of kernel.
-struct ProgramGraphs {
-  std::vector<GraphChunk> chunks;
-  std::vector<Failure> failures;  ///< of passes, in order of expression
-  std::size_t nodes = 0;          ///< of all graphs
-  double seconds = 0;
-};
-
-/// Runs the passes over all expressions, in parallel on the calling thread's arena.
-ProgramGraphs graphsOf(const GraphSource& source, unsigned threads);
 
 /// Whether code can be written for a device at all; where it cannot, directForDevice() has everything interpreted.
 bool hasDirectTier(const DeviceLimits& limits) noexcept;
@@ -41,9 +24,10 @@ struct DirectShape {
 /// with subroutines.
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept;
 
-/// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
-/// interpreter, or failures. Stops early, with code for nothing, once `cancelled`. Throws as encodeForDevice().
-DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+/// Writes machine code for all expressions that the tier covers, of their directGraphs(), in parallel on the calling
+/// thread's arena; the others are encoded for the interpreter, or failures. Stops early, with code for nothing, once
+/// `cancelled`. Throws as encodeForDevice().
+DeviceCode directForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
                            const DirectShape& shape, const std::atomic<bool>& cancelled);
 
 /// Why the kernel cannot read columns of these strides, which it has 32 bits for, in bytes; nothing if it can.

@@ -7,6 +7,7 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/totals_kernel.h"
+#include "runtime/platform/clock.h"
 
 namespace srjit {
 namespace {
@@ -150,13 +151,13 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, st
   });
 }
 
-FoundRows KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  if (auto known = loaded(key)) return {.module = std::move(known), .image = nullptr};
-  return {.module = nullptr, .image = cache_->find(key, space)};
-}
-
-std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const FoundRows& found) {
-  return found.module != nullptr ? found.module : load(key, *found.image);
+std::shared_ptr<const Module> KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
+                                                    double& seconds_reading) {
+  if (auto known = loaded(key)) return known;
+  const Stopwatch reading;
+  const std::shared_ptr<const KernelImage> image = cache_->find(key, space);
+  seconds_reading += reading.seconds();
+  return image == nullptr ? nullptr : load(key, *image);
 }
 
 bool KernelStore::hasRows(const KernelKey& key) { return loaded(key) != nullptr || cache_->has(key); }

@@ -13,10 +13,10 @@
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
-#include "runtime/code/direct_scratch.h"
 #include "runtime/code/interpreted/device_share.h"
 #include "runtime/code/interpreted/encode_scratch.h"
 #include "runtime/code/interpreted/front_end.h"
+#include "runtime/code/scratch.h"
 #include "runtime/cuda/handles.h"
 
 namespace srjit {
@@ -27,14 +27,6 @@ struct KernelKind {
   bool strided_columns = false;
 
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
-};
-
-/// A module that need not be made: loaded already, or its image.
-struct FoundRows {
-  std::shared_ptr<const Module> module;
-  std::shared_ptr<const KernelImage> image;
-
-  bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
 };
 
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
@@ -75,10 +67,10 @@ class KernelStore {
   Result<std::shared_ptr<const Module>> rows(const KernelKey& key, std::span<const Dag> dags, const KernelKind& kind,
                                              unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// What rows() needs not make; nothing also if it is being made. Reads into `space`, if it has to read.
-  FoundRows findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space);
-  /// What rows() gives, from what was found of `key`.
-  std::shared_ptr<const Module> load(const KernelKey& key, const FoundRows& found);
+  /// What rows() gives where it needs not make it; null otherwise, also if it is being made. Reads into `space`, if it
+  /// has to read, and adds the time to `seconds_reading`.
+  std::shared_ptr<const Module> findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
+                                         double& seconds_reading);
 
   /// Whether rows() would only have to load the image, as far as is known without reading it.
   bool hasRows(const KernelKey& key);
@@ -89,8 +81,8 @@ class KernelStore {
   const std::string& identity() const noexcept { return identity_; }
   const KernelCache& cache() const noexcept { return *cache_; }
   /// Scratch memory for making direct code of this precision and mode.
-  DirectScratchPool& directScratch() noexcept { return direct_scratch_; }
-  EncodeScratchPool& encodeScratch() noexcept { return encode_scratch_; }
+  ScratchPool<DirectScratch>& directScratch() noexcept { return direct_scratch_; }
+  ScratchPool<EncodeScratch>& encodeScratch() noexcept { return encode_scratch_; }
 
  private:
   using Make = KernelCache::Make;
@@ -109,11 +101,11 @@ class KernelStore {
   Precision precision_;
   Math math_;
   std::string identity_;
-  DirectScratchPool direct_scratch_;
+  ScratchPool<DirectScratch> direct_scratch_;
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;
-  EncodeScratchPool encode_scratch_;                           ///< its encoders read a table
+  ScratchPool<EncodeScratch> encode_scratch_;                  ///< its encoders read a table
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;

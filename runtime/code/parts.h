@@ -1,6 +1,7 @@
 // What kernels of a launch read besides the data: encoded programs, machine code, and the parameter table they share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,13 @@ struct InterpreterSection {
   std::uint32_t slots = 0;
 };
 
+/// Where the caller's parameters begin of the expression that an entry of Dag::parameters() belongs to; 0 of a literal.
+/// `members` are the expressions of the graph.
+inline std::size_t offsetOf(const ParameterSource& parameter, const ProgramSource& source,
+                            std::span<const std::uint32_t> members) {
+  return parameter.isLiteral() ? 0 : source.parameterOffset(members[parameter.expression]);
+}
+
 /// Programs for the interpreter, one per expression, which has all outputs of it.
 struct InterpreterCode {
   OpFamily family = OpFamily::kAll;
@@ -34,7 +42,14 @@ struct InterpreterCode {
 
   std::size_t programs() const noexcept { return offsets.size() - 1; }
   /// The most tokens of `count` programs that begin at a multiple of `count` in the section.
-  std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const;
+  std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const {
+    std::uint32_t most = 0;
+    const std::size_t end = section.first_program + section.programs;
+    for (std::size_t first = section.first_program; first < end; first += count) {
+      most = std::max(most, offsets[std::min(first + count, end)] - offsets[first]);
+    }
+    return most;
+  }
 };
 
 /// A straight-line kernel.
@@ -104,13 +119,13 @@ struct CodeRequest {
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
-  SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
-  Deadline deadline = {};             ///< likewise
+  GraphFilter* filter = nullptr;  ///< as in GraphSource
+  Deadline deadline = {};         ///< as in GraphSource
 
-  GraphSource graphSource() const noexcept { return {source, subtrees, deadline}; }
+  GraphSource graphSource() const noexcept { return {source, filter, deadline}; }
   /// The same for other expressions.
   CodeRequest withChosen(std::span<const std::uint32_t> expressions) const noexcept {
-    return {source, expressions, queue, store, threads, subtrees, deadline};
+    return {source, expressions, queue, store, threads, filter, deadline};
   }
 };
 

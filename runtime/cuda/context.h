@@ -101,8 +101,8 @@ class Cuda {
   bool isForked() const noexcept { return home_.isForked(); }
   /// Whether `address` is memory of this device. Needs no particular context. Throws CudaFailure.
   bool owns(CUdeviceptr address) const;
-  /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
-  /// particular context.
+  /// Whether all of this host memory is in one allocation or region that the driver has pinned. Needs no particular
+  /// context.
   bool isPinned(const void* data, std::size_t bytes) const;
 
  private:

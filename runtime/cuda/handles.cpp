@@ -9,9 +9,9 @@
 namespace srjit {
 namespace {
 
-CUevent makeEvent(const Cuda& cuda, Event::Timing timing) {
+CUevent makeEvent(const Cuda& cuda, bool has_timing) {
   CUevent event = nullptr;
-  const unsigned flags = CU_EVENT_BLOCKING_SYNC | (timing == Event::Timing::kOn ? 0 : CU_EVENT_DISABLE_TIMING);
+  const unsigned flags = CU_EVENT_BLOCKING_SYNC | (has_timing ? 0 : CU_EVENT_DISABLE_TIMING);
   cuda.check(cuda.driver().cuEventCreate(&event, flags), "cuEventCreate");
   return event;
 }
@@ -85,33 +85,9 @@ CUDA_KERNEL_NODE_PARAMS nodeOf(const Cuda& cuda, const KernelLaunch& launch) {
   return node;
 }
 
-/// Runs of bytes, a pitch after one another at either end.
-struct CopiedRows {
-  std::size_t to_pitch, from_pitch, bytes, rows;
-};
-
-// `copy` has the two ends; copyBytes(to, from, bytes) copies what is so many bytes behind them.
-template <class CopyBytes>
-void copyRows(const Stream& stream, CUDA_MEMCPY2D copy, const CopiedRows& runs, const CopyBytes& copyBytes) {
-  if (runs.bytes == 0 || runs.rows == 0) return;
-  if (runs.to_pitch == runs.bytes && runs.from_pitch == runs.bytes) return copyBytes(0, 0, runs.bytes * runs.rows);
-  const Cuda& cuda = *stream.cuda();
-  if (std::max(runs.to_pitch, runs.from_pitch) > cuda.limits().max_pitch) {
-    for (std::size_t row = 0; row < runs.rows; ++row) {
-      copyBytes(row * runs.to_pitch, row * runs.from_pitch, runs.bytes);
-    }
-    return;
-  }
-  copy.srcPitch = runs.from_pitch;
-  copy.dstPitch = runs.to_pitch;
-  copy.WidthInBytes = runs.bytes;
-  copy.Height = runs.rows;
-  cuda.check(cuda.driver().cuMemcpy2DAsync(&copy, stream.get()), "cuMemcpy2DAsync");
-}
-
 }  // namespace
 
-Event::Event(std::shared_ptr<const Cuda> cuda, Timing timing) : handle_(cuda, makeEvent(*cuda, timing)) {}
+Event::Event(std::shared_ptr<const Cuda> cuda, bool has_timing) : handle_(cuda, makeEvent(*cuda, has_timing)) {}
 
 bool Event::ready() const {
   const CurrentContext current(*handle_.cuda());
@@ -154,41 +130,31 @@ void Stream::copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) c
   if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoDAsync(to, from, bytes, get()), "cuMemcpyDtoDAsync");
 }
 
-void Stream::copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                              std::size_t bytes, std::size_t rows) const {
-  CUDA_MEMCPY2D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-  copy.srcHost = from;
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = to;
-  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
-           [&](std::size_t to_at, std::size_t from_at, std::size_t n) {
-             copyToDevice(to + to_at, static_cast<const std::byte*>(from) + from_at, n);
-           });
+void Stream::copyBytes(const CopyEnd& to, const CopyEnd& from, std::size_t bytes) const {
+  if (to.on_host) return copyToHost(to.onHost(), from.address, bytes);
+  if (from.on_host) return copyToDevice(to.address, from.onHost(), bytes);
+  copyOnDevice(to.address, from.address, bytes);
 }
 
-void Stream::copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
-                            std::size_t rows) const {
+void Stream::copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const {
+  if (bytes == 0 || rows == 0) return;
+  if (to.pitch == bytes && from.pitch == bytes) return copyBytes(to, from, bytes * rows);
+  if (std::max(to.pitch, from.pitch) > cuda()->limits().max_pitch) {
+    for (std::size_t row = 0; row < rows; ++row) copyBytes(to + row * to.pitch, from + row * from.pitch, bytes);
+    return;
+  }
   CUDA_MEMCPY2D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = from;
-  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-  copy.dstHost = to;
-  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
-           [&](std::size_t to_at, std::size_t from_at, std::size_t n) {
-             copyToHost(static_cast<std::byte*>(to) + to_at, from + from_at, n);
-           });
-}
-
-void Stream::copyRowsOnDevice(CUdeviceptr to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch,
-                              std::size_t bytes, std::size_t rows) const {
-  CUDA_MEMCPY2D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = from;
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = to;
-  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
-           [&](std::size_t to_at, std::size_t from_at, std::size_t n) { copyOnDevice(to + to_at, from + from_at, n); });
+  copy.srcMemoryType = from.on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  copy.dstMemoryType = to.on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  if (from.on_host) copy.srcHost = from.onHost();
+  if (to.on_host) copy.dstHost = to.onHost();
+  if (!from.on_host) copy.srcDevice = from.address;
+  if (!to.on_host) copy.dstDevice = to.address;
+  copy.srcPitch = from.pitch;
+  copy.dstPitch = to.pitch;
+  copy.WidthInBytes = bytes;
+  copy.Height = rows;
+  cuda()->check(cuda()->driver().cuMemcpy2DAsync(&copy, get()), "cuMemcpy2DAsync");
 }
 
 void Stream::fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const {

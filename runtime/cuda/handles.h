@@ -24,8 +24,7 @@ namespace srjit {
 /// A point in a stream's work.
 class Event {
  public:
-  enum class Timing { kNone, kOn };
-  explicit Event(std::shared_ptr<const Cuda> cuda, Timing timing = Timing::kNone);
+  explicit Event(std::shared_ptr<const Cuda> cuda, bool has_timing = false);
 
   CUevent get() const noexcept { return handle_.get(); }
   /// Whether all work before the event was done; true of an event that was never recorded. Errors of that work appear
@@ -33,7 +32,7 @@ class Event {
   bool ready() const;
   /// Waits, without a busy loop, until ready(). Thread-safe.
   void synchronize() const;
-  /// Seconds from `start` to this event; both with timing, recorded and ready.
+  /// Seconds from `start` to this event; both have timing, and are recorded and ready.
   double secondsSince(const Event& start) const;
 
  private:
@@ -58,6 +57,26 @@ std::array<void*, sizeof...(T)> addressesOf(T&... values) noexcept {
   return {const_cast<void*>(static_cast<const void*>(&values))...};
 }
 
+/// One end of a copy: runs of bytes begin `pitch` bytes after one another, on the host or on the device.
+struct CopyEnd {
+  CopyEnd(CUdeviceptr device, std::size_t bytes) : address(device), pitch(bytes), on_host(false) {}
+  CopyEnd(const void* host, std::size_t bytes)
+      : address(reinterpret_cast<CUdeviceptr>(host)), pitch(bytes), on_host(true) {}
+  /// The same, so many bytes behind.
+  CopyEnd operator+(std::size_t bytes) const noexcept {
+    CopyEnd moved = *this;
+    moved.address += bytes;
+    return moved;
+  }
+
+  /// Of an end on the host.
+  std::byte* onHost() const noexcept { return reinterpret_cast<std::byte*>(address); }  // NOLINT: one address space
+
+  CUdeviceptr address;
+  std::size_t pitch;
+  bool on_host;
+};
+
 /// A queue of work, which begins in order; it does not wait for the legacy default stream. Host memory of copies must
 /// stay until they are done, and be pinned if they are to run asynchronously.
 class Stream {
@@ -70,26 +89,23 @@ class Stream {
   void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
   void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
   void copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
-  /// `rows` runs of `bytes` bytes each, which begin `pitch` bytes after one another: one copy, or one for each run
-  /// where a pitch is beyond the device's limit.
-  void copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                        std::size_t bytes, std::size_t rows) const;
-  void copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
-                      std::size_t rows) const;
-  void copyRowsOnDevice(CUdeviceptr to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch,
-                        std::size_t bytes, std::size_t rows) const;
+  /// Copies `rows` runs of `bytes` bytes each; at most one end is on the host. One call of the driver, or one for each
+  /// run where a pitch is beyond the device's limit.
+  void copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const;
   void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const;
   void record(const Event& event) const;
   /// Work put here from now on waits for the event.
   void wait(const Event& event) const;
   /// Waits until all work here is done. Its errors appear here. Thread-safe.
   void synchronize() const;
-  /// Calls `copies`, which puts work here, and waits, also where that fails: memory that it uses may be freed then.
+  /// Calls `copies`, which puts work here, and waits, even if it throws: memory that the work uses may then be freed.
   void complete(const std::function<void()>& copies) const;
-  /// Waits, for failures: one of this, too, means that the device is lost, and that nothing is in use any more.
+  /// Waits, after a failure. If this wait fails, too, the device is lost and uses nothing any more.
   void settle() const noexcept;
 
  private:
+  void copyBytes(const CopyEnd& to, const CopyEnd& from, std::size_t bytes) const;
+
   CudaHandle<CUstream, &Driver::cuStreamDestroy> handle_;
 };
 
@@ -153,7 +169,7 @@ class Kernel {
   Kernel() = default;
 
   CUfunction get() const noexcept { return function_; }
-  /// Facts of the machine code that was loaded; spills are counted in stack_bytes alone.
+  /// Facts of the loaded machine code; spills are counted only in stack_bytes.
   const KernelFacts& facts() const noexcept { return facts_; }
   std::size_t staticSharedBytes() const noexcept { return static_shared_bytes_; }
   /// Permits launches with so much dynamic shared memory; nothing to do up to kFreeSharedBytes.

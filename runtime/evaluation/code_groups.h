@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/kernels/code_length.h"
+#include "compiler/lowering/code_weights.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_source.h"
 

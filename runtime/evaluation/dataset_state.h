@@ -14,8 +14,17 @@
 
 namespace srjit {
 
-class DeviceData;
-class DeviceSubtrees;
+/// Where the numbers of a data set are on a machine. The executor that placed them knows the class. Thread-safe.
+class Residence {
+ public:
+  virtual ~Residence() = default;
+  /// Dataset::subtrees().
+  virtual SubtreeStats subtrees() const { return {}; }
+};
+
+/// Columns behind those of a data set on a GPU, for values that are kept there. The interpreter stages all columns of a
+/// strip in shared memory, so more columns would reduce its occupancy.
+inline constexpr std::size_t kMostSpareColumns = 32;
 
 /// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
 /// cache line. Rows past the end repeat the last row, so that padding evaluates no value that is not in the data;
@@ -33,18 +42,13 @@ struct Dataset::State {
   bool has_target = false, has_weights = false;
   const std::byte* target = nullptr;   ///< in `storage`; null without a target
   const std::byte* weights = nullptr;  ///< null without weights
-  /// Data for a GPU; `storage` is then empty, and the pointers into it are null, unless they are streamed.
-  std::shared_ptr<DeviceData> on_device;
+  /// On GPUs; `storage` is then empty, and the pointers into it are null, unless the numbers are streamed. Null: only
+  /// in `storage`.
+  std::shared_ptr<Residence> residence;
   /// Of adopted columns: a copy with target and weights behind them, made when it is first needed; guarded by the
   /// mutex.
   mutable std::shared_ptr<const Dataset::State> copy_with_target;
   mutable std::mutex copy_mutex;
-  /// Values kept in spare columns of `on_device`; null if none are. Declared after it, so that it is destroyed first:
-  /// its destructor waits for its kernels before the columns are freed.
-  std::shared_ptr<DeviceSubtrees> subtrees;
-  /// Data of several devices, in their order: the same numbers on each, null where they could not be placed. All that
-  /// has numbers above is then empty.
-  std::vector<std::shared_ptr<const Dataset::State>> replicas;
   double weight_sum = 0;  ///< without weights, the number of rows
   /// LossConstants::scale and weight_scale of losses of these data. Both are 1 if the largest target and weight are
   /// ordinary: squares of differences from the target's last place up to many times the target are then in the range of

@@ -31,23 +31,8 @@ struct Task {
   std::optional<LossOptions> loss;     ///< a loss
   std::uint64_t device_out = 0;        ///< predictions in the memory of the executor's GPU; 0: not there
   Deadline deadline = {};              ///< of the work, and of making code for it
+  bool is_awaited = false;             ///< the caller finishes the flight at once; parameters are borrowed until then
 };
-
-/// A task in flight.
-class Flight {
- public:
-  /// Waits until the task no longer uses its arguments.
-  virtual ~Flight() = default;
-  virtual bool ready() = 0;
-  virtual void wait() = 0;
-  /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
-  /// not have, in any order; values and predictions of failed expressions are unspecified.
-  virtual Result<Losses> finish() = 0;
-};
-
-/// The loss of tasks for derived programs: sums as they are. Weights are in the graphs, and no row is left out but
-/// there.
-inline const LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
 
 /// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
 /// the evaluation is not used again. The executor must outlive them.
@@ -60,6 +45,34 @@ struct Sums {
 inline Sums sumsOf(Losses losses) {
   const auto memory = std::make_shared<Losses>(std::move(losses));
   return {memory->values, std::move(memory->failures), memory};
+}
+
+/// A task in flight.
+class Flight {
+ public:
+  /// Waits until the task no longer uses its arguments.
+  virtual ~Flight() = default;
+  virtual bool ready() = 0;
+  virtual void wait() = 0;
+  /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
+  /// not have, in any order; values and predictions of failed expressions are unspecified.
+  virtual Result<Losses> finish() = 0;
+  /// The same for a task with kPlainSums: sumsOf(flight). The sums without memory of their own are the flight's.
+  virtual Result<Sums> sums() {
+    Result<Losses> losses = finish();
+    if (!losses) return std::move(losses).error();
+    return sumsOf(std::move(*losses));
+  }
+};
+
+/// The loss of tasks for derived programs: sums as they are. Weights are in the graphs, and no row is left out but
+/// there.
+inline const LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
+
+inline Result<Sums> sumsOf(std::shared_ptr<Flight> flight) {
+  Result<Sums> sums = flight->sums();
+  if (sums && sums->memory == nullptr) sums->memory = std::move(flight);
+  return sums;
 }
 
 /// A column in host memory.
@@ -94,8 +107,6 @@ class Executor {
   /// name in messages. Errors: as Engine::withWeights().
   virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                                    std::uint64_t stream) = 0;
-  /// All numbers of `data`, which are on this executor's device, in host memory: what select() of any executor reads.
-  virtual Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) = 0;
 
   /// Makes ready a caller's memory of the GPU for a Task's output: what is written there waits for the work that is in
   /// `stream` now. Errors: kUnsupported for memory that is not this executor's device's.
@@ -103,13 +114,10 @@ class Executor {
   /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
-  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. Throws
-  /// an ErrorException (kLimit) if that takes until the deadline, as all that works on a Task does.
+  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. With
+  /// options.data, on this executor's device, the code may read what is kept with these data. Throws an ErrorException
+  /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
-
-  /// The kept subtrees of `data`, which is on this executor's device, that a program of `source` reads; null for none.
-  /// Also computes subtrees that the policy selects for keeping.
-  virtual std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource&, const Dataset&, Tier) { return nullptr; }
 
   /// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data`
   /// itself, or a copy.
@@ -126,14 +134,13 @@ class Executor {
   virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().
-  virtual Result<Losses> run(const Task& task) = 0;
-  /// As run(), of a task that has kPlainSums.
-  virtual Result<Sums> sums(const Task& task) {
-    Result<Losses> losses = run(task);
-    if (!losses) return std::move(losses).error();
-    return sumsOf(std::move(*losses));
+  Result<Losses> run(Task task) {
+    task.is_awaited = true;
+    auto flight = start(std::move(task));
+    if (!flight) return std::move(flight).error();
+    return (*flight)->finish();
   }
-  virtual CacheStats cacheStats() const = 0;
+  virtual CacheStats cacheStats() const { return {}; }
 
   /// Whether this address is memory of this executor's device.
   virtual bool owns(std::uint64_t) const { return false; }

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derived_batch.h"
+#include "passes/gradient/deriver.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
@@ -47,11 +47,7 @@ Result<Dag> pipelineDag(std::span<const std::uint32_t> members, const ProgramSou
 }
 
 Result<Dag> derivedDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
-  DerivedBatch batch(program.precision, program.math, *program.derivation);
-  if (!program.pipeline) {
-    for (const std::uint32_t e : members) batch.add(program.expressions[e]);
-    return batch.take();
-  }
+  BatchOptimizer batch(program.precision, program.math, program.derivation);
   Result<Dag> values = pipelineDag(members, program);
   if (!values) return values;
   for (std::size_t i = 0; i < members.size(); ++i) batch.add(*values, i, program.expressions[members[i]]);
@@ -101,19 +97,16 @@ Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSour
   source.deadline.check();
   const ProgramSource& program = source.program;
   const auto make = [&]() -> Result<Dag> {
-    if (program.derivation) return derivedDag(members, program);
-    if (!program.pipeline) {
-      BatchOptimizer optimizer(program.precision, program.math);
-      for (const std::uint32_t e : members) optimizer.add(program.expressions[e]);
-      return optimizer.take();
-    }
-    return pipelineDag(members, program);
+    if (program.pipeline) return program.derivation ? derivedDag(members, program) : pipelineDag(members, program);
+    BatchOptimizer optimizer(program.precision, program.math, program.derivation);
+    for (const std::uint32_t e : members) optimizer.add(program.expressions[e]);
+    return optimizer.take();
   };
   Result<Dag> dag = make();
-  if (!dag || source.subtrees == nullptr) return dag;
+  if (!dag || source.filter == nullptr) return dag;
   std::size_t tokens = 0;
   for (const std::uint32_t e : members) tokens += program.expressions[e].size();
-  return source.subtrees->read(std::move(*dag), tier, tokens);
+  return source.filter->pass(std::move(*dag), tier, tokens);
 }
 
 void optimizedDags(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier, const TakeDag& take) {

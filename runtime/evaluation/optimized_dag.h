@@ -20,7 +20,7 @@ namespace srjit {
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
 /// The same of the expressions of source.program whose numbers are `members`, with its passes; the roots are their
-/// outputs. Subtrees that source.subtrees has are read, as code for `tier` reads them. Throws an ErrorException
+/// outputs. The graph passes source.filter, for code of `tier`. Throws an ErrorException
 /// (kLimit) if source.deadline is over.
 Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier);
 

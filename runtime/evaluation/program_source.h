@@ -13,7 +13,7 @@
 #include "ir/population.h"
 #include "passes/gradient/derivation.h"
 #include "passes/pass.h"
-#include "runtime/evaluation/subtree_reader.h"
+#include "runtime/evaluation/graph_filter.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
@@ -96,8 +96,8 @@ struct ProgramSource {
 /// What graphs are made of. Both must outlive the work.
 struct GraphSource {
   const ProgramSource& program;
-  SubtreeReader* subtrees = nullptr;  ///< that graphs read and count; null: everything is computed
-  Deadline deadline = {};             ///< of making the graphs, and code of them
+  GraphFilter* filter = nullptr;  ///< that graphs pass; null: none
+  Deadline deadline = {};         ///< of making the graphs, and code of them
 };
 
 }  // namespace srjit

@@ -24,6 +24,7 @@ struct RowRun {
 struct Selection {
   std::vector<RowRun> runs;
   std::optional<ColumnView> weights = {};
+  bool is_for_host = false;  ///< the numbers go to host memory: select() of any executor reads them there
 
   std::size_t rows() const noexcept;
   /// How many fields of the other one, from the first column on, are copied.

@@ -1,4 +1,4 @@
-// A task that one thread of an arena runs.
+// A task that one thread runs.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,19 @@
 
 namespace srjit {
 
-/// Runs `run`, which returns Result<Losses>: a thread of the arena does, or who waits for it, whoever is first. So it
-/// does not depend on a thread that the system may refuse to start.
+/// A call of `run`, by the thread that waits for a task that is awaited. Other tasks are run by a thread of the arena
+/// or by who waits, whoever is first: none depends on a thread that the system may refuse to start.
 class TaskFlight final : public Flight {
  public:
-  TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) : arena_(arena) {
-    shared_->run = std::move(run);
+  using Run = std::function<Result<Losses>(const Task& task)>;
+
+  TaskFlight(tbb::task_arena& arena, Task task, Run run) : arena_(arena), is_awaited_(task.is_awaited) {
+    if (!is_awaited_) shared_->parameters.assign(task.parameters.begin(), task.parameters.end());
+    shared_->run = [task = std::move(task), run = std::move(run)](const std::vector<double>& parameters) mutable {
+      if (!task.is_awaited) task.parameters = parameters;
+      return run(task);
+    };
+    if (is_awaited_) return;
     // A task that cannot be queued is run by who waits.
     static_cast<void>(guarded([&] {
       arena.enqueue([shared = shared_] {
@@ -30,13 +37,16 @@ class TaskFlight final : public Flight {
       return okStatus();
     }));
   }
-  ~TaskFlight() override { wait(); }
+  ~TaskFlight() override {
+    if (!is_awaited_) wait();
+  }
 
   bool ready() override {
     const std::lock_guard lock(shared_->mutex);
     return shared_->result.has_value();
   }
   void wait() override {
+    if (is_awaited_) return shared_->finish();
     if (!shared_->is_begun.exchange(true)) {
       const Status entered = guarded([&] { return arena_.execute([&] { shared_->finish(); }), okStatus(); });
       if (!entered) shared_->finish();
@@ -53,7 +63,7 @@ class TaskFlight final : public Flight {
     // Does nothing the second time.
     void finish() {
       if (run == nullptr) return;
-      Result<Losses> made = guarded(run);
+      Result<Losses> made = guarded([&] { return run(parameters); });
       // Releases the captures of `run` before completion is visible to other threads.
       run = nullptr;
       const std::lock_guard lock(mutex);
@@ -62,7 +72,8 @@ class TaskFlight final : public Flight {
     }
 
     std::atomic<bool> is_begun = false;
-    std::function<Result<Losses>()> run;
+    std::vector<double> parameters;
+    std::function<Result<Losses>(const std::vector<double>& parameters)> run;
     std::mutex mutex;
     std::condition_variable done;
     std::optional<Result<Losses>> result;
@@ -73,6 +84,7 @@ class TaskFlight final : public Flight {
   }
 
   tbb::task_arena& arena_;
+  const bool is_awaited_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 

@@ -50,7 +50,28 @@ double lengthOf(std::span<const double> step, std::span<const double> gram) {
   return std::sqrt(sum);
 }
 
+/// Nielsen's tau. The scaled columns have length 1.
+constexpr double kFirstDamping = 1e-3;
+
 }  // namespace
+
+ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale,
+                           std::pmr::memory_resource* memory)
+    : numbers_(kPerParameter * start.size() + 2 * triangleSize(start.size()), memory),
+      columns_(memory),
+      linear_(linear.size()),
+      start_loss_(std::numeric_limits<double>::infinity()),
+      best_loss_(std::numeric_limits<double>::infinity()),
+      damping_(kFirstDamping),
+      has_scale_(scale == Scale::kLastTwo) {
+  columns_.reserve(start.size());
+  for (const std::uint32_t parameter : linear) columns_.push_back({parameter});
+  for (std::uint32_t i = 0; i < start.size(); ++i) {
+    if (std::ranges::find(linear, i) == linear.end()) columns_.push_back({i});
+  }
+  std::ranges::copy(start, nextTrial().begin());
+  std::ranges::copy(start, best().begin());
+}
 
 LevenbergMarquardt::LevenbergMarquardt(Precision precision, const FitOptions& options, const Rows& rows)
     : iterations_(options.iterations),
@@ -163,8 +184,8 @@ void LevenbergMarquardt::settlingStep() {
   cholesky_.backward(linear);
 }
 
-/// If a and b alone lower the loss, and the linear parameters will not be tried or lower it less, they are the next
-/// trial.
+/// If a step of only a and b lowers the loss, and the linear parameters will not be tried or lower it less, they are
+/// the next trial.
 bool LevenbergMarquardt::proposesScale() {
   if (!std::exchange(fit_->has_scale_, false)) return false;
   const std::span<const ParameterFit::Column> columns = fit_->columns_;
@@ -177,7 +198,7 @@ bool LevenbergMarquardt::proposesScale() {
   const double aa = gram_[triangleIndex(a, a)], bb = gram_[triangleIndex(b, b)];
   const double ab = gram_[triangleIndex(std::max(a, b), std::min(a, b))];
   const double determinant = aa * bb - ab * ab;
-  // What is constant adds nothing to a.
+  // A constant f adds nothing to a.
   const bool is_constant = !(determinant > pivot_threshold_ * aa * bb);
   const double of_b = is_constant ? -trial_[b] : (gradient_[b] * aa - gradient_[a] * ab) / determinant;
   const double of_a = (gradient_[a] - of_b * ab) / aa;
@@ -216,7 +237,7 @@ void LevenbergMarquardt::accept() {
   fit.growth_ = 2;
   moveToTrial();
   if (fit.done()) return;
-  // Another solver refines what is linear (ParameterFit::isIllConditioned()).
+  // Another solver refines linear parameters (ParameterFit::isIllConditioned()).
   fit.is_ill_conditioned_&& fit.linear_ == fit.size() ? giveUp() : proposeStep();
 }
 

@@ -30,7 +30,7 @@ namespace srjit::fit {
 /// - Parameters whose columns are combinations of those of linear parameters get no step; those whose columns are
 ///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
 ///   such (G. Kronberger, arXiv 2209.00942).
-/// - A fit ends before the pass that would only confirm it. One of which no step lowers the loss has converged, too, if
+/// - A fit ends before the pass that would only confirm it. If no step lowers the loss, the fit has converged, too, if
 ///   an undamped step would lower it by no more than rounding may.
 /// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: with some of f's
 ///   parameters linear, b is not, and a fit from another b could end above the scaled loss of the start.
@@ -70,8 +70,8 @@ class LevenbergMarquardt {
   bool tryCandidate(ParameterFit& fit, std::span<const double> sums, bool is_more_exact);
 
   /// From the diagonal of s^2 (J'J)^-1 at fit.parameters(), where s^2 is the loss by degrees of freedom, `rows` less
-  /// the rank of J. NaN for a parameter that depends on those before it (linear ones come first), for all if there are
-  /// no degrees of freedom, and before the first pass. `errors` has one number for each parameter.
+  /// the rank of J. NaN for a parameter that depends on those before it (linear ones come first), for all without
+  /// degrees of freedom, and before the first pass. `errors` has one number for each parameter.
   void standardErrors(const ParameterFit& fit, std::size_t rows, std::span<double> errors);
 
  private:
@@ -104,7 +104,7 @@ class LevenbergMarquardt {
   double dampedLength(std::span<const double> step) const;
 
   const unsigned iterations_;                     ///< FitOptions
-  const double loss_tolerance_, step_tolerance_;  ///< likewise
+  const double loss_tolerance_, step_tolerance_;  ///< of FitOptions
   const double least_decrease_;                   ///< by which a step may be expected to lower a loss of 1
   const double pivot_threshold_, ill_threshold_;
   const double last_place_;

@@ -14,9 +14,8 @@
 
 namespace srjit::fit {
 
-/// The fit of one expression between two passes over the data: which parameters are evaluated next, and what is known
-/// of those before. LevenbergMarquardt goes on with it. Allocates in the constructor alone, from `memory`. Not
-/// thread-safe.
+/// The fit of one expression between two passes over the data: which parameters to evaluate next, and the results of
+/// earlier ones. LevenbergMarquardt goes on with it. Allocates only in the constructor, from `memory`. Not thread-safe.
 class ParameterFit {
  public:
   /// Whether the last two parameters are a and b of a + b f, with 0 and 1 to start from.
@@ -113,8 +112,8 @@ class ParameterFit {
   double best_loss_;
   double damping_, growth_ = 2;  ///< Nielsen's mu and nu
   double predicted_ = 0;         ///< of the damped step: the decrease of value(); 0 before the first
-  double slope_ = 0;             ///< likewise, at its begin
-  double step_length_ = 0;       ///< likewise: dampedLength()
+  double slope_ = 0;             ///< of the damped step, at its begin
+  double step_length_ = 0;       ///< of the damped step: dampedLength()
   unsigned passes_ = 0;
   unsigned settlings_ = 0;  ///< since the damped step or the start
   FitStatus status_ = FitStatus::kRunning;
@@ -122,7 +121,7 @@ class ParameterFit {
   bool is_ill_conditioned_ = false;
   bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
   bool has_stepped_ = false;    ///< whether a step was accepted
-  bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it by a and b alone
+  bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it only by a and b
   bool has_scale_;              ///< whether there are a and b, which may be proposed
 };
 

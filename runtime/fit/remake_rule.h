@@ -11,13 +11,13 @@ namespace srjit::fit {
 /// caching", Algorithmica 3, 1988).
 class RemakeRule {
  public:
-  /// A program of so many fits was made, in so many seconds: 0 if it was there.
+  /// A program of `fits` fits was made in `seconds`: 0 if it existed.
   void made(std::size_t fits, double seconds) {
     fits_ = fits;
     seconds_ = seconds;
     wasted_ = 0;
   }
-  /// It was evaluated, while so many of its fits went on.
+  /// It was evaluated, while `going_on` of its fits went on.
   void evaluated(std::size_t going_on, double seconds) { wasted_ += seconds * (1 - shareOf(going_on)); }
   bool isDue(std::size_t going_on) const { return 2 * going_on <= fits_ && wasted_ >= seconds_ * shareOf(going_on); }
 

@@ -17,7 +17,7 @@ void ScaledCholesky::factor(std::span<const double> gram, std::span<const double
     const double square = gram[triangleIndex(i, i)];
     scales_[i] = square > 0 ? 1 / std::sqrt(square) : 0;
     double* const row = &factor_[triangleIndex(i, 0)];
-    // Row by row: element (i, j) needs rows up to i alone.
+    // Row by row: element (i, j) needs only rows up to i.
     for (std::size_t j = 0; j < i; ++j) {
       const double* const other = &factor_[triangleIndex(j, 0)];
       double value = gram[triangleIndex(i, j)] * scales_[i] * scales_[j];

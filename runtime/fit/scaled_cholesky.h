@@ -17,10 +17,10 @@ constexpr std::size_t triangleSize(std::size_t size) noexcept { return triangleI
 /// the squared sine of the angle between a column and the plane of the columns before it, and does not depend on units.
 /// A column whose pivot is not above the threshold counts as a combination of those before it, as in J. H. Goodnight,
 /// "A Tutorial on the SWEEP Operator", The American Statistician 33(3), 1979: it is left out, and its unknown is 0.
-/// One object factors one matrix after another. Allocates in resize() alone.
+/// One object factors one matrix after another. Allocates only in resize().
 class ScaledCholesky {
  public:
-  /// For a matrix of so many columns, which factor() reads next.
+  /// For a matrix of `size` columns, which factor() reads next.
   void resize(std::size_t size);
 
   /// `gram` is J'J in the order of triangleIndex(), finite; `added` is one number for each column, 0 or more.
@@ -41,7 +41,7 @@ class ScaledCholesky {
   /// `solution` = L^-1 of the scaled right side. The squared length of its first elements is by how much least squares
   /// in the first columns lowers the loss.
   void forward(std::span<const double> right, std::span<double> solution) const;
-  /// From forward()'s solution to the unknowns, in place: of all columns, or of the first `solution.size()` alone.
+  /// From forward()'s solution to the unknowns, in place: of the first `solution.size()` columns.
   void backward(std::span<double> solution) const;
   /// Element (j, j) of the inverse. NaN if column j is dependent. `work` has size() numbers.
   double inverseDiagonal(std::size_t j, std::span<double> work) const;

@@ -132,7 +132,7 @@ void ScaledQr::solve(std::span<const double> p, double damping, std::span<double
 
 double ScaledQr::inverseDiagonal(std::size_t j) {
   if (isDependent(j)) return std::numeric_limits<double>::quiet_NaN();
-  // (R'R)^-1 = X X' with X = R^-1, of which the row of column j is found from e_j' = x' R.
+  // (R'R)^-1 = X X' with X = R^-1, whose row of column j follows from e_j' = x' R.
   work_.assign(rank_, 0);
   double sum = 0;
   for (std::size_t k = j; k < size(); ++k) {

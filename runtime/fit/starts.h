@@ -14,7 +14,7 @@ namespace srjit::fit {
 /// seed, its number and that of the vector, and are the same on every machine.
 ///
 /// The parameters of expression e begin at offsets[e] and end at offsets[e + 1]. Its number is numbers[e], for a part
-/// of a population, or e if there are none. Throws std::bad_alloc for more than memory holds.
+/// of a population, or e without numbers. Throws std::bad_alloc for more than memory holds.
 std::vector<double> drawStarts(std::span<const double> given, std::span<const std::int64_t> offsets, std::size_t count,
                                std::uint64_t seed, std::span<const std::size_t> numbers = {});
 

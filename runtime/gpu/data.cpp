@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/evaluation/subtree_reader.h"
 #include "runtime/gpu/foreign_memory.h"
 
 namespace srjit {
@@ -52,29 +51,26 @@ DeviceData::~DeviceData() = default;
 DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision)
     : queue_(std::move(queue)), element_(static_cast<std::size_t>(bytesOf(precision))) {}
 
-// Spare columns are allocated only if the storage with them takes at most half of the free memory.
-void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
-  const std::size_t bytes = state.storageBytes(), column_bytes = state.column_stride * element_;
-  const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
-  if (spare > 0 && bytes + spare * column_bytes <= queue_->cuda->freeMemory() / 2) {
-    try {
-      storage_ = DeviceBuffer(queue_->uploads, bytes + spare * column_bytes);
-      spare_columns_ = spare;
-      first_spare_column_ = static_cast<std::uint32_t>(bytes / column_bytes);
-      return;
-    } catch (const CudaFailure& failure) {
-      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
-    }
-  }
-  storage_ = DeviceBuffer(queue_->uploads, bytes);
-}
-
-bool DeviceData::fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes) {
-  if (state.storageBytes() > budget) return false;
+bool DeviceData::allocate(std::size_t bytes) {
   try {
-    takeStorage(state, spare_bytes);
+    storage_ = DeviceBuffer(queue_->uploads, bytes);
+    return true;
   } catch (const CudaFailure& failure) {
     if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+    return false;
+  }
+}
+
+// Spare columns are allocated only if the storage with them takes at most half of the free memory.
+bool DeviceData::fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes) {
+  const std::size_t bytes = state.storageBytes(), column_bytes = state.column_stride * element_;
+  if (bytes > budget) return false;
+  const std::size_t spare = std::min(spare_bytes / column_bytes, kMostSpareColumns);
+  const std::size_t with_spare = bytes + spare * column_bytes;
+  if (spare > 0 && with_spare <= queue_->cuda->freeMemory() / 2 && allocate(with_spare)) {
+    spare_columns_ = spare;
+    first_spare_column_ = static_cast<std::uint32_t>(bytes / column_bytes);
+  } else if (!allocate(bytes)) {
     return false;
   }
   all_.columns = storage_.address();
@@ -137,53 +133,40 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<
   state->columns = view.columns.columns;
   state->names = view.names;
   state->precision = precision;
-  auto adopted = adoptColumns(queue, *state, view.columns);
-  if (!adopted) return std::move(adopted).error();
-  state->on_device = std::move(*adopted);
+  std::shared_ptr<DeviceData> data(new DeviceData(queue, precision));
+  if (Status adopted = data->adoptColumns(*state, view.columns); !adopted) return std::move(adopted).error();
+  state->residence = std::move(data);
   return state;
 }
 
-Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
-                                                             const DeviceMatrix& columns) {
-  const auto element = static_cast<std::ptrdiff_t>(bytesOf(state.precision));
+Status DeviceData::adoptColumns(Dataset::State& state, const DeviceMatrix& columns) {
+  const auto element = static_cast<std::ptrdiff_t>(element_);
   if (columns.row_stride % element != 0 || columns.column_stride % element != 0) {
     return Error{Errc::kInvalid,
                  fmt::format("strides of {} and {} bytes: expected multiples of {}", columns.row_stride,
                              columns.column_stride, element),
                  {}};
   }
-  if (columns.columns != 0 && !queue->cuda->owns(columns.pointer)) {
-    return Error{
-        Errc::kUnsupported,
-        fmt::format("columns at {:#x}, which is not memory of {}", columns.pointer, queue->cuda->limits().name),
-        {}};
+  if (columns.columns != 0) {
+    if (Status own = checkOwner("columns", *queue_, columns); !own) return own;
   }
-  const std::size_t target_bytes = state.storage.size();
-  std::shared_ptr<DeviceData> data(new DeviceData(queue, state.precision));
-  if (target_bytes != 0) {
-    Dataset::State own;
-    std::swap(own.storage, state.storage);
-    own.has_target = std::exchange(state.target, nullptr) != nullptr;
-    own.has_weights = std::exchange(state.weights, nullptr) != nullptr;
-    own.rows = state.rows;
-    own.column_stride = state.column_stride;
-    own.precision = state.precision;
-    DeviceData losses(queue, own, SIZE_MAX);
-    data->storage_ = std::move(losses.storage_);
-    data->all_ = losses.all_;
-    if (losses.isStreamed()) {
-      return Error{Errc::kMachine, fmt::format("out of device memory: {} bytes wanted", target_bytes), {}};
-    }
+  if (const std::size_t bytes = state.storage.size(); bytes != 0) {
+    storage_ = DeviceBuffer(queue_->uploads, bytes);
+    queue_->uploads->complete([&] { queue_->uploads->copyToDevice(storage_.address(), state.storage.data(), bytes); });
+    all_.target = storage_.address();
+    if (state.has_weights) all_.weights = all_.target + state.column_stride * element_;
+    state.storage = {};
+    state.target = state.weights = nullptr;
   }
-  data->all_.rows = state.rows;
-  data->all_.columns = columns.pointer;
-  data->all_.row_stride = static_cast<std::uint64_t>(columns.row_stride / element);
-  data->all_.column_stride = static_cast<std::uint64_t>(columns.column_stride / element);
+  all_.rows = state.rows;
+  all_.columns = columns.pointer;
+  all_.row_stride = static_cast<std::uint64_t>(columns.row_stride / element);
+  all_.column_stride = static_cast<std::uint64_t>(columns.column_stride / element);
   // Kernels read four rows at once. The last column may end before such a read does.
   const bool one_column = columns.columns <= 1;
-  data->strided_ = columns.row_stride != element || columns.pointer % 16 != 0 || columns.rows % 4 != 0 ||
-                   (!one_column && (columns.column_stride % 16 != 0 || columns.column_stride < 0));
-  return data;
+  strided_ = columns.row_stride != element || columns.pointer % 16 != 0 || columns.rows % 4 != 0 ||
+             (!one_column && (columns.column_stride % 16 != 0 || columns.column_stride < 0));
+  return okStatus();
 }
 
 bool DeviceData::hasTargetBehind(std::size_t columns) const noexcept {
@@ -210,9 +193,9 @@ StagedRows DeviceData::stage(const QueueLock&, std::size_t first, std::size_t co
   s.current ^= 1;
   Streamed::Buffer& buffer = s.buffers[s.current];
   queue_->copies->wait(*buffer.used);
-  queue_->copies->copyRowsToDevice(buffer.memory.address(), s.chunk_rows * element_, s.host + first * element_,
-                                   s.host_stride * element_, std::min(roundUp(count, 4), s.chunk_rows) * element_,
-                                   s.fields);
+  queue_->copies->copyRows({buffer.memory.address(), s.chunk_rows * element_},
+                           {s.host + first * element_, s.host_stride * element_},
+                           std::min(roundUp(count, 4), s.chunk_rows) * element_, s.fields);
   queue_->copies->record(*buffer.copied);
   queue_->stream->wait(*buffer.copied);
   part.columns = buffer.memory.address();

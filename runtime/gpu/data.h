@@ -53,14 +53,14 @@ class [[nodiscard]] StagedRows {
 
 /// A data set on a device. Invariant: resident data are on the device as a whole; streamed data are in pinned memory of
 /// the host, and chunks of their rows alternate between two buffers of the device. Thread-safe. Throws CudaFailure.
-class DeviceData {
+class DeviceData final : public Residence {
  public:
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
   /// keeps it and pins it, to be streamed. Resident data get as many spare columns behind it as `spare_bytes` hold, if
   /// the device has room for them, too. Needs a current context.
   DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
              std::size_t spare_bytes = 0);
-  ~DeviceData();
+  ~DeviceData() override;
   /// A data set with columns of the caller, and copies of target and weights. Errors: as Engine::adopt's. Needs a
   /// current context.
   static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
@@ -83,6 +83,10 @@ class DeviceData {
   bool hasTargetBehind(std::size_t columns) const noexcept;
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
+  /// The values kept in the spare columns; null if none are. Set once, before others have the data.
+  const std::shared_ptr<Residence>& kept() const noexcept { return kept_; }
+  void setKept(std::shared_ptr<Residence> kept) { kept_ = std::move(kept); }
+  SubtreeStats subtrees() const override { return kept_ == nullptr ? SubtreeStats{} : kept_->subtrees(); }
   /// The most rows that stage() takes at once.
   std::size_t chunkRows() const noexcept;
 
@@ -95,7 +99,8 @@ class DeviceData {
   friend class StagedRows;
   struct Streamed;
   DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision);
-  void takeStorage(const Dataset::State& state, std::size_t spare_bytes);
+  /// False if the device has no room.
+  bool allocate(std::size_t bytes);
   /// Takes uninitialised memory for all fields of `state`. False if `budget` bytes do not hold them or the device has
   /// no room.
   bool fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes);
@@ -103,8 +108,7 @@ class DeviceData {
   /// Sets all_ for fields that begin `stride` elements after one another.
   void layOut(const Dataset::State& state, std::size_t stride);
   Status fillFrom(const Dataset::State& from, const Selection& selection, SelectedData& selected);
-  static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
-                                                          const DeviceMatrix& columns);
+  Status adoptColumns(Dataset::State& state, const DeviceMatrix& columns);
 
   std::shared_ptr<DeviceQueue> queue_;
   DeviceBuffer storage_;
@@ -114,6 +118,12 @@ class DeviceData {
   std::size_t spare_columns_ = 0;
   std::uint32_t first_spare_column_ = 0;
   std::shared_ptr<Streamed> streamed_;
+  std::shared_ptr<Residence> kept_;  ///< destroyed first: it waits for kernels that fill the columns
 };
+
+/// What an executor on a GPU has placed. Precondition: it has placed the data.
+inline DeviceData& deviceDataOf(const Dataset::State& data) noexcept {
+  return static_cast<DeviceData&>(*data.residence);
+}
 
 }  // namespace srjit

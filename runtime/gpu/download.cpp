@@ -34,19 +34,26 @@ Download::Download(DeviceQueue& queue) : queue_(queue) {
   for (auto& event : arrived_) event.emplace(queue_.cuda);
 }
 
-void Download::run(const Matrix& matrix, std::size_t chunks, std::size_t ahead, const Launch& launch) {
+/// Some adjacent expressions of a chunk.
+struct Download::Piece {
+  std::size_t chunk, first, count;
+  bool is_last;  ///< of its chunk
+};
+
+void Download::run(const CopyEnd& out, std::size_t expressions, std::size_t chunks, std::size_t ahead,
+                   const Launch& launch) {
   TraceSpan span(TraceKind::kTransfer, "download", queue_.name);
-  span.add("bytes", matrix.expressions * matrix.expression_bytes);
-  matrix_ = matrix;
+  span.add("bytes", expressions * out.pitch);
+  out_ = out;
+  expressions_ = expressions;
   launch_ = &launch;
   chunks_ = chunks;
   launched_chunks_.clear();
-  direct_ =
-      matrix.out.device != 0 || queue_.cuda->isPinned(matrix.out.host, matrix.expressions * matrix.expression_bytes);
+  direct_ = !out.on_host || queue_.cuda->isPinned(out.onHost(), expressions * out.pitch);
   while (launched_chunks_.size() < std::min(ahead, chunks)) launchNext();
   const std::size_t bytes = launched_chunks_[0].bytes;
-  per_piece_ = direct_ ? matrix.expressions : std::clamp<std::size_t>(kPieceBytes / bytes, 1, matrix.expressions);
-  pieces_of_chunk_ = ceilDivide(matrix.expressions, per_piece_);
+  per_piece_ = direct_ ? expressions : std::clamp<std::size_t>(kPieceBytes / bytes, 1, expressions);
+  pieces_of_chunk_ = ceilDivide(expressions, per_piece_);
   if (!direct_) {
     for (auto& buffer : buffers_) buffer = queue_.pinned.take(per_piece_ * bytes);
   }
@@ -71,26 +78,18 @@ void Download::launchNext() { launched_chunks_.push_back((*launch_)(launched_chu
 
 Download::Piece Download::pieceAt(std::size_t number) const {
   const std::size_t chunk = number / pieces_of_chunk_, first = number % pieces_of_chunk_ * per_piece_;
-  const std::size_t count = std::min(per_piece_, matrix_.expressions - first);
-  return {chunk, first, count, first + count == matrix_.expressions};
+  const std::size_t count = std::min(per_piece_, expressions_ - first);
+  return {chunk, first, count, first + count == expressions_};
 }
 
 void Download::begin(std::size_t number) {
   const Piece piece = pieceAt(number);
   const PredictionChunk& chunk = launched_chunks_[piece.chunk];
   const Stream& stream = *queue_.downloads;
-  const CUdeviceptr from = chunk.address + piece.first * chunk.pitch;
   stream.wait(*chunk.ready);
-  if (matrix_.out.device != 0) {
-    stream.copyRowsOnDevice(matrix_.out.device + chunk.first_byte, matrix_.expression_bytes, from, chunk.pitch,
-                            chunk.bytes, piece.count);
-  } else if (direct_) {
-    stream.copyRowsToHost(matrix_.out.host + chunk.first_byte, matrix_.expression_bytes, from, chunk.pitch, chunk.bytes,
-                          piece.count);
-  } else {
-    stream.copyRowsToHost(buffers_[number % kBuffers]->data(), chunk.bytes, from, chunk.pitch, chunk.bytes,
-                          piece.count);
-  }
+  const CopyEnd to = direct_ ? out_ + piece.first * out_.pitch + chunk.first_byte
+                             : CopyEnd(buffers_[number % kBuffers]->data(), chunk.bytes);
+  stream.copyRows(to, {chunk.address + piece.first * chunk.pitch, chunk.pitch}, chunk.bytes, piece.count);
   stream.record(*arrived_[number % kBuffers]);
 }
 
@@ -98,11 +97,11 @@ void Download::spread(std::size_t number) const {
   const Piece piece = pieceAt(number);
   const PredictionChunk& chunk = launched_chunks_[piece.chunk];
   const auto* const from = static_cast<const std::byte*>(buffers_[number % kBuffers]->data());
-  std::byte* const to = matrix_.out.host + piece.first * matrix_.expression_bytes + chunk.first_byte;
+  std::byte* const to = out_.onHost() + piece.first * out_.pitch + chunk.first_byte;
   const std::size_t parts = ceilDivide(chunk.bytes, kSpreadBytes);
   tbb::parallel_for(std::size_t{0}, piece.count * parts, [&](std::size_t i) {
     const std::size_t expression = i / parts, begin = i % parts * kSpreadBytes;
-    std::memcpy(to + expression * matrix_.expression_bytes + begin, from + expression * chunk.bytes + begin,
+    std::memcpy(to + expression * out_.pitch + begin, from + expression * chunk.bytes + begin,
                 std::min(kSpreadBytes, chunk.bytes - begin));
   });
 }

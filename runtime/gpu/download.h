@@ -32,29 +32,15 @@ class Download {
  public:
   explicit Download(DeviceQueue& queue);
 
-  /// The caller's memory: the host's, unless `device` is not 0.
-  struct Output {
-    std::byte* host = nullptr;
-    CUdeviceptr device = 0;
-  };
-  struct Matrix {
-    Output out;
-    std::size_t expressions;       ///< at least 1
-    std::size_t expression_bytes;  ///< of all rows
-  };
-  /// Puts the kernels of a chunk on the queue's stream. Called for 0, 1, ... in order, with as many chunks as `ahead`
-  /// launched before the first has arrived, and each later one when the chunk so far before it has arrived.
+  /// Puts the kernels of a chunk on the queue's stream. Called for 0, 1, ... in order: for `ahead` chunks at first,
+  /// then for one more whenever a chunk has arrived.
   using Launch = std::function<PredictionChunk(std::size_t chunk)>;
 
-  /// Waits until all is in `matrix`.
-  void run(const Matrix& matrix, std::size_t chunks, std::size_t ahead, const Launch& launch);
+  /// Waits until the caller's memory `out` has all rows, out.pitch bytes, of `expressions` expressions, at least 1.
+  void run(const CopyEnd& out, std::size_t expressions, std::size_t chunks, std::size_t ahead, const Launch& launch);
 
  private:
-  /// Some adjacent expressions of a chunk.
-  struct Piece {
-    std::size_t chunk, first, count;
-    bool is_last;  ///< of its chunk
-  };
+  struct Piece;
   Piece pieceAt(std::size_t number) const;
   void begin(std::size_t number);
   void spread(std::size_t number) const;
@@ -66,7 +52,8 @@ class Download {
   std::size_t per_piece_ = 0, pieces_of_chunk_ = 0;
 
   DeviceQueue& queue_;
-  Matrix matrix_{};
+  CopyEnd out_{nullptr, 0};
+  std::size_t expressions_ = 0;
   const Launch* launch_ = nullptr;
   std::size_t chunks_ = 0;
   bool direct_ = false;

@@ -49,8 +49,8 @@ Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const
   if (Status own = checkOwner(what, queue, matrix); !own) return std::move(own).error();
   HostColumn column{AlignedBuffer(rows * element), rows, precision};
   queue.uploads->complete([&] {
-    queue.uploads->copyRowsToHost(column.values.data(), element, matrix.pointer,
-                                  static_cast<std::size_t>(matrix.row_stride), element, rows);
+    queue.uploads->copyRows({column.values.data(), element},
+                            {matrix.pointer, static_cast<std::size_t>(matrix.row_stride)}, element, rows);
   });
   return column;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <utility>
 
 namespace srjit {
@@ -11,6 +12,17 @@ constexpr std::size_t kMaxIdleBytes = std::size_t{512} << 20;
 constexpr std::chrono::seconds kClocksFor{10};  // in which single precision tells microseconds apart
 
 }  // namespace
+
+struct PinnedPool::Shared {
+  explicit Shared(std::shared_ptr<const Cuda> device) : cuda(std::move(device)) {}
+
+  std::shared_ptr<const Cuda> cuda;
+  std::mutex mutex;
+  std::multimap<std::size_t, PinnedBuffer> idle;
+  std::size_t idle_bytes = 0;
+};
+
+PinnedPool::PinnedPool(std::shared_ptr<const Cuda> cuda) : shared_(std::make_shared<Shared>(std::move(cuda))) {}
 
 std::shared_ptr<PinnedBuffer> PinnedPool::take(std::size_t bytes) const {
   if (bytes == 0) return nullptr;
@@ -49,11 +61,11 @@ void PinnedPool::clear() const {
 std::shared_ptr<const DeviceQueue::ClockPair> DeviceQueue::clocks(const QueueLock&,
                                                                   std::chrono::steady_clock::time_point oldest) {
   const auto least = std::max(oldest, std::chrono::steady_clock::now() - kClocksFor);
-  if (clocks_ == nullptr || clocks_->time < least) {
-    Event event(cuda, Event::Timing::kOn);
+  if (clocks_ == nullptr || clocks_->second < least) {
+    Event event(cuda, true);
     stream->record(event);
     stream->synchronize();
-    clocks_ = std::make_shared<const ClockPair>(ClockPair{std::move(event), std::chrono::steady_clock::now()});
+    clocks_ = std::make_shared<const ClockPair>(std::move(event), std::chrono::steady_clock::now());
   }
   return clocks_;
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "runtime/cuda/handles.h"
 
@@ -15,7 +15,7 @@ namespace srjit {
 /// pin new memory. Sizes are powers of two; idle memory is bounded. Thread-safe; taking needs a current context.
 class PinnedPool {
  public:
-  explicit PinnedPool(std::shared_ptr<const Cuda> cuda) : shared_(std::make_shared<Shared>(std::move(cuda))) {}
+  explicit PinnedPool(std::shared_ptr<const Cuda> cuda);
 
   /// A buffer of at least so many bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
   /// CudaFailure.
@@ -24,13 +24,7 @@ class PinnedPool {
   void clear() const;
 
  private:
-  struct Shared {
-    explicit Shared(std::shared_ptr<const Cuda> c) : cuda(std::move(c)) {}
-    std::shared_ptr<const Cuda> cuda;
-    std::mutex mutex;
-    std::multimap<std::size_t, PinnedBuffer> idle;
-    std::size_t idle_bytes = 0;
-  };
+  struct Shared;
   std::shared_ptr<Shared> shared_;
 };
 
@@ -50,10 +44,7 @@ struct DeviceQueue {
         pinned(cuda) {}
 
   /// When the host's clock showed what the device's did: at an event of `stream`, for the trace.
-  struct ClockPair {
-    Event event;
-    std::chrono::steady_clock::time_point time;
-  };
+  using ClockPair = std::pair<Event, std::chrono::steady_clock::time_point>;
   /// A pair that is not older than `oldest`, and of the last seconds, since the driver gives the time between events in
   /// single precision. Now and then it waits for the stream. Throws CudaFailure, std::bad_alloc.
   std::shared_ptr<const ClockPair> clocks(const QueueLock& lock, std::chrono::steady_clock::time_point oldest);

@@ -2,7 +2,6 @@
 #include "runtime/evaluation/selection.h"
 
 #include <cstring>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -20,11 +19,11 @@ struct FieldBand {
 
 /// The first `fields` fields of resident data.
 std::vector<FieldBand> bandsOf(const Dataset::State& data, std::size_t fields) {
-  const DeviceRows& layout = data.on_device->layout();
+  const DeviceRows& layout = deviceDataOf(data).layout();
   const auto element = static_cast<std::ptrdiff_t>(bytesOf(data.precision));
   const auto inBytes = [&](std::uint64_t stride) { return static_cast<std::ptrdiff_t>(stride) * element; };
   FieldBand columns{layout.columns, inBytes(layout.row_stride), inBytes(layout.column_stride), data.columns};
-  if (data.has_target && data.on_device->hasTargetBehind(data.columns)) {
+  if (data.has_target && deviceDataOf(data).hasTargetBehind(data.columns)) {
     columns.fields = fields;
     return {columns};
   }
@@ -35,28 +34,28 @@ std::vector<FieldBand> bandsOf(const Dataset::State& data, std::size_t fields) {
   return bands;
 }
 
-/// Copies from the device to somewhere, as Stream::copyRowsToHost(); the place is in bytes from a start.
-using CopyPieces = std::function<void(std::size_t to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch,
-                                      std::size_t bytes, std::size_t pieces)>;
-
-/// Copies of fields to fields that are `pitch_` bytes apart, with few calls.
+/// Copies bands of fields to fields at the pitch of `to`, with few calls.
 class BandCopier {
  public:
-  BandCopier(CopyPieces copy, std::size_t pitch, std::size_t element)
-      : copy_(std::move(copy)), pitch_(pitch), element_(element) {}
+  BandCopier(const Stream& stream, const CopyEnd& to, std::size_t element)
+      : stream_(stream), to_(to), element_(element) {}
 
-  void add(const FieldBand& band, const RowRun& run, std::size_t to) const {
+  /// The copy begins `offset` bytes behind `to`.
+  void add(const FieldBand& band, const RowRun& run, std::size_t offset) const {
     const CUdeviceptr from = moved(band.first, run.first, band.row_stride);
     const auto element = static_cast<std::ptrdiff_t>(element_);
+    const CopyEnd to = to_ + offset;
     if (band.row_stride == element || run.count == 1) {
-      copyApart(to, pitch_, from, band.field_stride, run.count * element_, band.fields);
+      copyApart(to, from, band.field_stride, run.count * element_, band.fields);
     } else if (band.row_stride < element || run.count < band.fields) {
       for (std::size_t r = 0; r < run.count; ++r) {
-        copyApart(to + r * element_, pitch_, moved(from, r, band.row_stride), band.field_stride, element_, band.fields);
+        copyApart(to + r * element_, moved(from, r, band.row_stride), band.field_stride, element_, band.fields);
       }
     } else {
       for (std::size_t f = 0; f < band.fields; ++f) {
-        copyApart(to + f * pitch_, element_, moved(from, f, band.field_stride), band.row_stride, element_, run.count);
+        CopyEnd values = to + f * to.pitch;
+        values.pitch = element_;
+        copyApart(values, moved(from, f, band.field_stride), band.row_stride, element_, run.count);
       }
     }
   }
@@ -66,26 +65,28 @@ class BandCopier {
     return from + static_cast<CUdeviceptr>(static_cast<std::ptrdiff_t>(steps) * stride);
   }
   // The driver takes no pitch that is negative or lets the pieces overlap.
-  void copyApart(std::size_t to, std::size_t to_pitch, CUdeviceptr from, std::ptrdiff_t stride, std::size_t bytes,
+  void copyApart(const CopyEnd& to, CUdeviceptr from, std::ptrdiff_t stride, std::size_t bytes,
                  std::size_t pieces) const {
     if (stride >= static_cast<std::ptrdiff_t>(bytes)) {
-      return copy_(to, to_pitch, from, static_cast<std::size_t>(stride), bytes, pieces);
+      return stream_.copyRows(to, {from, static_cast<std::size_t>(stride)}, bytes, pieces);
     }
-    for (std::size_t i = 0; i < pieces; ++i) copy_(to + i * to_pitch, bytes, moved(from, i, stride), bytes, bytes, 1);
+    for (std::size_t i = 0; i < pieces; ++i) {
+      stream_.copyRows(to + i * to.pitch, {moved(from, i, stride), bytes}, bytes, 1);
+    }
   }
 
-  CopyPieces copy_;
-  std::size_t pitch_, element_;
+  const Stream& stream_;
+  CopyEnd to_;
+  std::size_t element_;
 };
 
 /// Copies the rows of fields of resident data to fields at the pitch of `to`.
-void copySelected(const Dataset::State& from, const Selection& selection, const Dataset::State& to, CopyPieces copy) {
-  const auto element = static_cast<std::size_t>(bytesOf(to.precision));
-  const std::size_t pitch = to.column_stride * element;
-  const BandCopier copier(std::move(copy), pitch, element);
+void copySelected(const Stream& stream, const Dataset::State& from, const Selection& selection, const CopyEnd& to) {
+  const auto element = static_cast<std::size_t>(bytesOf(from.precision));
+  const BandCopier copier(stream, to, element);
   std::size_t field = 0;
   for (const FieldBand& band : bandsOf(from, selection.copiedFields(from))) {
-    std::size_t at = field * pitch;
+    std::size_t at = field * to.pitch;
     for (const RowRun& run : selection.runs) {
       if (band.fields > 0) copier.add(band, run, at);
       at += run.count * element;
@@ -108,15 +109,14 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr
   } else {
     const Stream& stream = *queue->uploads;
     const auto download = [&] {
-      copySelected(from, selection, *state,
-                   [&](std::size_t to, auto... rest) { stream.copyRowsToHost(state->storage.data() + to, rest...); });
+      copySelected(stream, from, selection, {state->storage.data(), state->column_stride * data->element_});
     };
     const auto made = from.isOnHost() ? finishOnHost(std::move(*selected), from, selection)
                                       : finishSelection(std::move(*selected), [&] { stream.complete(download); });
     if (!made) return made.error();
     data->stream(*state, budget);
   }
-  state->on_device = std::move(data);
+  state->residence = std::move(data);
   return state;
 }
 
@@ -127,16 +127,12 @@ Status DeviceData::fillFrom(const Dataset::State& from, const Selection& selecti
   // Target and weights that are copied.
   AlignedBuffer read((copied - to.columns) * to.padded_rows * element_);
   const auto copyRuns = [&] {
-    if (!from.isOnHost()) {
-      return copySelected(from, selection, to, [&](std::size_t at, auto... rest) {
-        stream.copyRowsOnDevice(storage_.address() + at, rest...);
-      });
-    }
-    CUdeviceptr next = storage_.address();
+    CopyEnd next(storage_.address(), pitch);
+    if (!from.isOnHost()) return copySelected(stream, from, selection, next);
     for (const RowRun& run : selection.runs) {
-      stream.copyRowsToDevice(next, pitch, from.column(0) + run.first * element_, from.column_stride * element_,
-                              run.count * element_, copied);
-      next += run.count * element_;
+      stream.copyRows(next, {from.column(0) + run.first * element_, from.column_stride * element_},
+                      run.count * element_, copied);
+      next = next + run.count * element_;
     }
   };
   // Kernels read four rows at once, and no more padding than that.
@@ -144,7 +140,7 @@ Status DeviceData::fillFrom(const Dataset::State& from, const Selection& selecti
     const CUdeviceptr end = storage_.address() + to.rows * element_;
     const std::size_t count = roundUp(to.rows, 4) - to.rows, values = to.columns + (to.has_target ? 1 : 0);
     for (std::size_t i = 0; i < count; ++i) {
-      stream.copyRowsOnDevice(end + i * element_, pitch, end - element_, pitch, element_, values);
+      stream.copyRows({end + i * element_, pitch}, {end - element_, pitch}, element_, values);
     }
     if (selection.weights) {
       stream.copyToDevice(all_.weights, selected.weights.data(), (to.rows + count) * element_);
@@ -155,8 +151,8 @@ Status DeviceData::fillFrom(const Dataset::State& from, const Selection& selecti
   stream.complete([&] {
     copyRuns();
     pad();
-    stream.copyRowsToHost(read.data(), to.padded_rows * element_, storage_.address() + to.columns * pitch, pitch,
-                          to.rows * element_, copied - to.columns);
+    stream.copyRows({read.data(), to.padded_rows * element_}, {storage_.address() + to.columns * pitch, pitch},
+                    to.rows * element_, copied - to.columns);
   });
   const std::byte* const target = to.has_target ? read.data() : nullptr;
   if (!to.has_weights) return to.describe(target, nullptr);

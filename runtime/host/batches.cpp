@@ -80,6 +80,16 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const ProgramSource& sour
   seconds_codegen_ = passed - seconds_passes_;
 }
 
+ProgramStatus HostBatches::status() const {
+  ProgramStatus status;
+  for (const HostBatch& batch : batches_) {
+    (batch.code ? status.served.compiled : status.served.interpreted) += batch.expressions.size();
+  }
+  status.compiled = status.served.compiled;
+  if (status.compiled > 0) status.tier = Tier::kCompile;
+  return status;
+}
+
 void HostBatches::finish(std::vector<Draft>& drafts, const ProgramSource& source) {
   batches_.reserve(drafts.size());
   for (Draft& draft : drafts) {

@@ -11,9 +11,7 @@
 #include "compiler/host/program.h"
 #include "compiler/kernels/parameter_table.h"
 #include "runtime/engine_options.h"
-#include "runtime/evaluation/program_source.h"
-#include "runtime/program.h"
-#include "runtime/results.h"
+#include "runtime/evaluation/program_state.h"
 
 namespace srjit {
 
@@ -31,12 +29,13 @@ struct HostBatch {
 
 /// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or
 /// an ErrorException if the deadline is over.
-class HostBatches {
+class HostBatches final : public ProgramCode {
  public:
   /// Runs the passes and encodes or compiles all expressions, for kInterpret or kCompile, in parallel on the calling
   /// thread's arena.
   HostBatches(std::shared_ptr<HostJit> jit, const ProgramSource& source, Tier tier, const Deadline& deadline);
 
+  ProgramStatus status() const override;
   std::span<const HostBatch> batches() const noexcept { return batches_; }
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
   const HostJit& jit() const noexcept { return *jit_; }

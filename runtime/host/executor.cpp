@@ -53,9 +53,6 @@ class HostExecutor final : public Executor {
   Result<HostColumn> fetch(const char* what, const DeviceMatrix&, std::size_t, std::uint64_t) override {
     return Error{Errc::kUnsupported, fmt::format("{} in a GPU's memory, but the engine computes on the CPU", what), {}};
   }
-  Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) override {
-    return select(data, {.runs = {{0, data.rows()}}});
-  }
 
   Status claimOutput(const DeviceMatrix&, std::uint64_t) override {
     return Error{Errc::kUnsupported, "output in a GPU's memory, but the engine computes on the CPU", {}};
@@ -77,11 +74,12 @@ class HostExecutor final : public Executor {
     TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
-    arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, source, tier, deadline); });
-    state.failures = state.batches->failures();
-    state.info.nodes_after = state.batches->nodes();
-    state.info.seconds_passes = state.batches->secondsPasses();
-    state.info.seconds_codegen = state.batches->secondsCodegen();
+    const auto code = arena_.execute([&] { return std::make_shared<HostBatches>(jit_, source, tier, deadline); });
+    state.failures = code->failures();
+    state.info.nodes_after = code->nodes();
+    state.info.seconds_passes = code->secondsPasses();
+    state.info.seconds_codegen = code->secondsCodegen();
+    state.code = code;
   }
 
   Status prepare(const Task& task) override {
@@ -91,21 +89,12 @@ class HostExecutor final : public Executor {
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
-    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
-    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
-      return arena_.execute([&] { return evaluate(task, parameters); });
-    };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(
+        arena_, std::move(task), [this](const Task& own) { return arena_.execute([&] { return evaluate(own); }); }));
   }
-
-  Result<Losses> run(const Task& task) override {
-    return arena_.execute([&] { return evaluate(task, task.parameters); });
-  }
-
-  CacheStats cacheStats() const override { return {}; }
 
  private:
-  Result<Losses> evaluate(const Task& task, std::span<const double> parameters) const {
+  Result<Losses> evaluate(const Task& task) const {
     const Program::State& program = task.program.state();
     const Dataset::State& data = task.data.state();
     Losses losses;
@@ -113,16 +102,16 @@ class HostExecutor final : public Executor {
       losses.values.resize(program.source->outputs());
       losses.valid_rows.resize(program.source->outputs());
     }
-    if (program.batches == nullptr) return losses;
+    if (program.code == nullptr) return losses;
     TraceSpan span(TraceKind::kKernel, codeOf(program.info.tier), kDevice);
     span.add("outputs", program.source->outputs());
     span.add("rows", data.rows);
-    const HostBatches& all = *program.batches;
+    const auto& all = static_cast<const HostBatches&>(*program.code);
     std::vector<const HostBatch*> batches;
     for (const HostBatch& batch : all.batches()) batches.push_back(&batch);
     AlignedBuffer table(all.parameters().bytes(data.precision));
     all.parameters().writeLiterals(data.precision, table.data());
-    all.parameters().fill(parameters, data.precision, table.data());
+    all.parameters().fill(task.parameters, data.precision, table.data());
     const HostRun run(all, std::move(batches), data, table.data(), threads_, task.deadline);
     if (!task.loss) {
       run.evaluate(task.out);

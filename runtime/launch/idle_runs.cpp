@@ -13,7 +13,7 @@ constexpr std::size_t kMaxRuns = 64;
 }  // namespace
 
 void IdleRuns::move(Entries::iterator entry, Entries& to) {
-  bytes_ -= entry->bytes;
+  bytes_ -= entry->first->deviceBytes();
   to.splice(to.end(), entries_, entry);
 }
 
@@ -21,18 +21,17 @@ std::unique_ptr<DeviceRun> IdleRuns::take(const RunPlan& plan) {
   Entries taken;
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(entries_.rbegin(), entries_.rend(),
-                                  [&](const Entry& entry) { return plan.fitsRunOf(entry.run->plan()); });
+                                  [&](const auto& entry) { return plan.fitsRunOf(entry.first->plan()); });
   if (found == entries_.rend()) return nullptr;
   move(std::prev(found.base()), taken);
-  return std::move(taken.front().run);
+  return std::move(taken.front().first);
 }
 
 void IdleRuns::keep(std::unique_ptr<DeviceRun> run, std::weak_ptr<const void> owner) {
   Entries dropped;
-  const std::size_t bytes = run->deviceBytes();
   const std::lock_guard lock(mutex_);
-  entries_.push_back({std::move(run), std::move(owner), bytes});
-  bytes_ += bytes;
+  entries_.emplace_back(std::move(run), std::move(owner));
+  bytes_ += entries_.back().first->deviceBytes();
   while (entries_.size() > 1 && (bytes_ > max_bytes_ || entries_.size() > kMaxRuns)) move(entries_.begin(), dropped);
 }
 
@@ -41,7 +40,7 @@ void IdleRuns::dropOrphans() {
   const std::lock_guard lock(mutex_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    if (entry->owner.expired()) move(entry, dropped);
+    if (entry->second.expired()) move(entry, dropped);
     entry = next;
   }
 }

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "runtime/launch/run.h"
 
@@ -27,12 +28,7 @@ class IdleRuns {
   std::size_t bytes() const;
 
  private:
-  struct Entry {
-    std::unique_ptr<DeviceRun> run;
-    std::weak_ptr<const void> owner;
-    std::size_t bytes;
-  };
-  using Entries = std::list<Entry>;
+  using Entries = std::list<std::pair<std::unique_ptr<DeviceRun>, std::weak_ptr<const void>>>;  ///< with the owners
   void move(Entries::iterator entry, Entries& to);
 
   const std::size_t max_bytes_;

@@ -1,12 +1,20 @@
 #include "runtime/launch/run.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
+#include <fmt/format.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
+#include "compiler/interpreter/kernel.h"
+#include "compiler/nvptx/options.h"
+#include "ir/numbers/rounding.h"
+#include "runtime/code/compile.h"
+#include "runtime/code/direct.h"
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/launch/interpreter_geometry.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 
@@ -15,24 +23,190 @@ namespace {
 
 // Losses that one task reads: 5 to 30 us by their kind (2-core virtual machine); waking a thread takes as long.
 constexpr std::size_t kLossGrain = 1 << 13;
+// Of a run: one for each chunk of predictions, and as many again for rows that are streamed into either of two buffers.
+// More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
+constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
 
 }  // namespace
+
+/// How the interpreter runs one section.
+struct DeviceRun::InterpreterLaunch {
+  Kernel kernel;
+  InterpreterSection section;
+  InterpreterGeometry geometry;
+  std::size_t shared_bytes = 0;
+};
+
+/// The compiled kernels for rows that are in this place, and predictions that go there.
+struct DeviceRun::ChunkGraph {
+  DeviceRows rows;
+  CUdeviceptr predictions;
+  Graph graph;
+};
 
 DeviceRun::DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget)
     : plan_(std::move(plan)),
       queue_(*plan_.queue),
+      element_(plan_.elementBytes()),
       done_(queue_.cuda),
-      memory_(plan_, data, budget),
-      launcher_(plan_, memory_) {
+      memory_(plan_, data, budget) {
   for (std::size_t chunk = 0; chunk < memory_.chunks(); ++chunk) {
-    times_.push_back({Event(queue_.cuda, Event::Timing::kOn), Event(queue_.cuda, Event::Timing::kOn)});
+    times_.emplace_back(Event(queue_.cuda, true), Event(queue_.cuda, true));
   }
 }
 
 Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, const Dataset::State& data, std::size_t budget) {
   std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(plan), data, budget));
-  if (Status prepared = run->launcher_.prepare(); !prepared) return std::move(prepared).error();
+  if (Status prepared = run->prepareKernels(); !prepared) return std::move(prepared).error();
   return run;
+}
+
+Status DeviceRun::prepareKernels() {
+  const DeviceCode& code = *plan_.code;
+  if (code.interpreter) {
+    if (Status prepared = prepareInterpreter(*code.interpreter); !prepared) return prepared;
+  }
+  if (code.direct) {
+    const DirectWork work{.groups = code.direct->groups,
+                          .registers = code.direct->kernel.facts().registers,
+                          .has_subroutines = code.direct->has_subroutines};
+    direct_grid_ =
+        plan_.direct_grid.value_or(directGrid(memory_.chunkRows(), work, queue_.cuda->limits().multiprocessors));
+  }
+  if (plan_.kind.loss) {
+    const auto totals = plan_.store->totals();
+    if (!totals) return totals.error();
+    totals_kernel_ = *totals;
+  }
+  return okStatus();
+}
+
+Status DeviceRun::prepareInterpreter(const InterpreterCode& code) {
+  const std::size_t rows = memory_.chunkRows();
+  const Precision precision = plan_.precision();
+  for (const InterpreterSection& section : code.sections) {
+    const InterpreterGeometry geometry = chooseGeometry(code, section, rows, precision, queue_.cuda->limits());
+    const std::size_t tiles = ceilDivide(rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps);
+    const std::size_t per_block = std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps);
+    if (tiles > kMaxGridX / ceilDivide(section.programs, per_block)) {
+      return Error{Errc::kUnsupported,
+                   fmt::format("{} programs x {} rows are more than one launch takes; evaluate fewer at a time",
+                               section.programs, rows),
+                   {}};
+    }
+    const auto kernel = plan_.store->interpreter({code.family, geometry.rows_per_thread}, plan_.kind);
+    if (!kernel) return kernel.error();
+    interpreters_.push_back({*kernel, section, geometry,
+                             interpreterSharedBytes(precision, geometry, section.staged_columns, section.slots,
+                                                    code.mostTokens(section, per_block))});
+  }
+  return okStatus();
+}
+
+template <class Put>
+void DeviceRun::withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const {
+  if (plan_.kind.loss) {
+    CUdeviceptr target = rows.target, weights = rows.weights, sums = memory_.sums();
+    std::uint64_t channel_stride = plan_.outputs * ceilDivide(rows.rows, kGroupRows);
+    put(target, weights, sums, channel_stride);
+  } else {
+    std::uint64_t out_stride = memory_.predictionPitch() / element_;
+    put(predictions, out_stride);
+  }
+}
+
+void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows,
+                                  CUdeviceptr predictions) const {
+  const InterpreterCode& code = *plan_.code->interpreter;
+  const InterpreterGeometry& geometry = launch.geometry;
+  const std::size_t teams = kBlockWarps / geometry.row_warps;
+  unsigned tiles =
+      toUnsigned(ceilDivide(rows.rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps));
+  const std::size_t chunks = ceilDivide(launch.section.programs, geometry.programs_per_warp * teams);
+  DeviceRows r = rows;
+  CUdeviceptr parameters = memory_.parameters().address(), tokens = code.tokens;
+  CUdeviceptr map = code.column_map + launch.section.map_offset * sizeof(std::uint32_t);
+  CUdeviceptr offsets = code.program_offsets + launch.section.first_program * sizeof(std::uint32_t);
+  unsigned programs = launch.section.programs, per_warp = geometry.programs_per_warp, row_warps = geometry.row_warps;
+  unsigned staged = launch.section.staged_columns, slots = launch.section.slots, window = geometry.window;
+  withResults(rows, predictions, [&](auto&... outputs) {
+    const auto arguments =
+        addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens, offsets, programs,
+                    per_warp, row_warps, tiles, staged, slots, window, outputs...);
+    queue_.stream->launch({.kernel = launch.kernel.get(),
+                           .grid_x = toUnsigned(tiles * chunks),
+                           .shared_bytes = launch.shared_bytes,
+                           .arguments = arguments});
+  });
+}
+
+template <class Put>
+void DeviceRun::forEachCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions,
+                                const Put& put) const {
+  DeviceRows r = rows;
+  for (const CompiledKernel& kernel : code.kernels) {
+    CUdeviceptr parameters = memory_.parameters().address() + kernel.first_parameter * element_;
+    CUdeviceptr outputs = kernel.outputs;
+    withResults(rows, predictions, [&](auto&... results) {
+      const auto arguments =
+          addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
+      put(KernelLaunch{.kernel = kernel.kernel.get(),
+                       .grid_x = toUnsigned(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
+                       .arguments = arguments});
+    });
+  }
+}
+
+// In a stream kernels follow one another, and one of few rows leaves most of the device idle; in a graph they run side
+// by side. All arguments of a graph are fixed, so every chunk of rows has its own.
+void DeviceRun::launchCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions) {
+  const auto known = std::ranges::find_if(graphs_, [&](const ChunkGraph& candidate) {
+    return candidate.rows == rows && candidate.predictions == predictions;
+  });
+  if (known != graphs_.end()) return known->graph.launch(*queue_.stream);
+  if (code.kernels.size() <= 1 || graphs_.size() == kMaxGraphs) {
+    return forEachCompiled(code, rows, predictions, [&](const KernelLaunch& launch) { queue_.stream->launch(launch); });
+  }
+  Graph graph(queue_.cuda);
+  forEachCompiled(code, rows, predictions, [&](const KernelLaunch& launch) { graph.add(launch); });
+  graph.instantiate();
+  graph.launch(*queue_.stream);
+  graphs_.push_back({rows, predictions, std::move(graph)});
+}
+
+void DeviceRun::launchDirectCode(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const {
+  const std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
+  const bool loss = plan_.kind.loss.has_value();
+  launchDirect(*queue_.stream, code, rows,
+               {.element = element_,
+                .numbers = memory_.parameters().address() + code.first_number * element_,
+                .results = loss ? memory_.sums() : predictions,
+                .channel_stride = plan_.outputs * row_groups,
+                .output_stride = loss ? row_groups : memory_.predictionPitch() / element_},
+               direct_grid_);
+}
+
+void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
+  const DeviceCode& code = *plan_.code;
+  for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows, predictions);
+  if (code.compiled) launchCompiled(*code.compiled, rows, predictions);
+  if (code.direct) launchDirectCode(*code.direct, rows, predictions);
+}
+
+void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) const {
+  if (plan_.outputs == 0) return;
+  std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
+  std::uint64_t channel_stride = plan_.outputs * row_groups;
+  unsigned outputs = toUnsigned(plan_.outputs), is_first = first, is_last = last;
+  unsigned lanes =
+      first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(row_groups, kSumChains))) : toUnsigned(kSumChains);
+  CUdeviceptr sums = memory_.sums(), chains = memory_.chains().address(), totals = memory_.totals().address();
+  const auto arguments =
+      addressesOf(sums, channel_stride, row_groups, outputs, lanes, chains, totals, is_first, is_last);
+  queue_.stream->launch({.kernel = totals_kernel_.get(),
+                         .grid_x = toUnsigned(ceilDivide(plan_.outputs * lanes, kBlockThreads)),
+                         .grid_y = toUnsigned(plan_.channels()),
+                         .arguments = arguments});
 }
 
 void DeviceRun::fillParameters(std::span<const double> parameters) {
@@ -64,18 +238,18 @@ void DeviceRun::settlingOnFailure(const Body& body) {
 template <class Body>
 void DeviceRun::inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body) {
   const std::size_t first = chunk * memory_.chunkRows();
-  StagedRows staged = data.on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
+  StagedRows staged = deviceDataOf(data).stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
   timed_ = chunk + 1;
   if (chunk == 0) noteClocks(lock);
-  queue_.stream->record(times_[chunk].begin);
+  queue_.stream->record(times_[chunk].first);
   body(staged.rows());
-  queue_.stream->record(times_[chunk].end);
+  queue_.stream->record(times_[chunk].second);
   staged.release();
 }
 
 double DeviceRun::kernelSeconds() const {
   double seconds = 0;
-  for (const ChunkTime& time : std::span(times_).first(timed_)) seconds += time.end.secondsSince(time.begin);
+  for (const auto& [begin, end] : std::span(times_).first(timed_)) seconds += end.secondsSince(begin);
   return seconds;
 }
 
@@ -100,12 +274,12 @@ void DeviceRun::tell() const {
                                                       : kInterpreterCode;
   const TraceNumber numbers[] = {{"outputs", static_cast<double>(plan_.outputs)},
                                  {"rows", static_cast<double>(memory_.rows())}};
-  const std::chrono::duration<double> until_begin(times_[0].begin.secondsSince(clocks_->event));
+  const std::chrono::duration<double> until_begin(times_[0].first.secondsSince(clocks_->first));
   srjit::trace({.kind = TraceKind::kKernel,
                 .what = what,
                 .device = queue_.name,
-                .begin = clocks_->time + std::chrono::duration_cast<TraceClock::duration>(until_begin),
-                .seconds = times_[timed_ - 1].end.secondsSince(times_[0].begin),
+                .begin = clocks_->second + std::chrono::duration_cast<TraceClock::duration>(until_begin),
+                .seconds = times_[timed_ - 1].second.secondsSince(times_[0].first),
                 .numbers = numbers},
                TracePlace::kStream);
 }
@@ -119,8 +293,8 @@ void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> p
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       deadline.check();
       inChunk(lock, data, chunk, [&](const DeviceRows& rows) {
-        launcher_.launch(lock, rows);
-        launcher_.launchTotals(lock, rows, chunk == 0, chunk + 1 == chunks);
+        launch(rows);
+        launchTotals(rows, chunk == 0, chunk + 1 == chunks);
       });
     }
     const DeviceBuffer& totals = memory_.totals();
@@ -135,7 +309,7 @@ void DeviceRun::submitColumns(const Dataset::State& data) {
   const QueueLock lock(queue_);
   settlingOnFailure([&] {
     memory_.copyParameters(*queue_.stream);
-    inChunk(lock, data, 0, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, rows.columns); });
+    inChunk(lock, data, 0, [&](const DeviceRows& rows) { launch(rows, rows.columns); });
     queue_.stream->record(done_);
   });
 }
@@ -189,20 +363,19 @@ std::span<double> DeviceRun::totals() {
 PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::size_t chunk) {
   const std::span<const RunMemory::PredictionBuffer> buffers = memory_.predictions();
   const RunMemory::PredictionBuffer& buffer = buffers[chunk % buffers.size()];
-  const std::size_t element = plan_.elementBytes();
   const std::size_t first = chunk * memory_.chunkRows();
   const QueueLock lock(queue_);
   if (chunk == 0) memory_.copyParameters(*queue_.stream);
-  inChunk(lock, data, chunk, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, buffer.memory.address()); });
-  queue_.stream->record(buffer.ready);
-  return {.address = buffer.memory.address(),
+  inChunk(lock, data, chunk, [&](const DeviceRows& rows) { launch(rows, buffer.first.address()); });
+  queue_.stream->record(buffer.second);
+  return {.address = buffer.first.address(),
           .pitch = memory_.predictionPitch(),
-          .first_byte = first * element,
-          .bytes = std::min(memory_.chunkRows(), memory_.rows() - first) * element,
-          .ready = &buffer.ready};
+          .first_byte = first * element_,
+          .bytes = std::min(memory_.chunkRows(), memory_.rows() - first) * element_,
+          .ready = &buffer.second};
 }
 
-void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out,
+void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, CopyEnd out,
                          const Deadline& deadline) {
   if (plan_.outputs == 0) return;
   settlingOnFailure([&] {
@@ -212,8 +385,8 @@ void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> par
       deadline.check();
       return launchPredictions(data, chunk);
     };
-    download_->run({out, plan_.outputs, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
-                   memory_.predictions().size(), launch);
+    out.pitch = memory_.rows() * element_;
+    download_->run(out, plan_.outputs, memory_.chunks(), memory_.predictions().size(), launch);
   });
   in_flight_ = false;
 }

@@ -4,25 +4,26 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/gpu/download.h"
-#include "runtime/launch/kernel_launcher.h"
 #include "runtime/launch/run_memory.h"
-#include "runtime/launch/run_plan.h"
 #include "runtime/results.h"
 
 namespace srjit {
 
-/// Invariant: its memory and kernels are those of its plan, and at most one evaluation uses them at a time. It keeps no
-/// data: `data` of all functions are those of the plan's serial, and must live until the work was waited for. Not
-/// thread-safe. Throws CudaFailure; member functions need a current context.
+/// Memory and kernels of one plan, which at most one evaluation uses at a time. Invariant: there is a kernel for each
+/// part of the plan's code, in a geometry that any chunk of the memory fits. A run keeps no data: `data` of all
+/// functions are those of the plan's serial, and must live until the work was waited for. Not thread-safe. Throws
+/// CudaFailure; member functions need a current context.
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, at most `budget` bytes of the device (RunMemory); many literals are
-  /// written in parallel on the thread's arena. Errors: those of KernelLauncher::prepare().
+  /// written in parallel on the thread's arena. Errors: those of making kernels; kUnsupported for too many programs and
+  /// rows for one launch.
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
   /// Waits for work that was submitted and not waited for, also because a wait failed: its memory, and what its data
@@ -53,8 +54,9 @@ class DeviceRun {
   /// submitLoss(). For a plan of which no row is left out.
   std::span<double> totals();
 
-  /// Predictions of expression e at e * rows of `out`; waits. Copies in parallel on the thread's arena.
-  void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out,
+  /// Predictions of expression e at e * rows of `out`, whose pitch is that; waits. Copies in parallel on the thread's
+  /// arena.
+  void evaluate(const Dataset::State& data, std::span<const double> parameters, CopyEnd out,
                 const Deadline& deadline = {});
 
   /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
@@ -64,33 +66,46 @@ class DeviceRun {
   void trace() const noexcept;
 
  private:
-  /// Recorded before and after the kernels of a chunk.
-  struct ChunkTime {
-    Event begin, end;
-  };
+  struct InterpreterLaunch;
+  struct ChunkGraph;
 
   DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
-  void settle() noexcept;
-  void noteClocks(const QueueLock& lock) noexcept;
-  void tell() const;
-  void fillParameters(std::span<const double> parameters);
+  Status prepareKernels();
+  Status prepareInterpreter(const InterpreterCode& code);
+  void launch(const DeviceRows& rows, CUdeviceptr predictions = 0);
+  void launchTotals(const DeviceRows& rows, bool first, bool last) const;
+  template <class Put>
+  void withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const;
+  void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions) const;
+  template <class Put>
+  void forEachCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const;
+  void launchCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions);
+  void launchDirectCode(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const;
+
   template <class Body>
   void settlingOnFailure(const Body& body);
-  /// Stages the rows of a chunk, and has `body` put its kernels on the stream.
+  void settle() noexcept;
+  void fillParameters(std::span<const double> parameters);
   template <class Body>
   void inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body);
   PredictionChunk launchPredictions(const Dataset::State& data, std::size_t chunk);
+  void noteClocks(const QueueLock& lock) noexcept;
+  void tell() const;
 
   const RunPlan plan_;
-  DeviceQueue& queue_;      ///< the plan's
+  DeviceQueue& queue_;  ///< the plan's
+  const std::size_t element_;
   bool in_flight_ = false;  ///< work is on the streams that was not waited for
   Event done_;
   RunMemory memory_;
-  KernelLauncher launcher_;
+  std::vector<InterpreterLaunch> interpreters_;  ///< how the interpreter runs each section
+  DirectGrid direct_grid_{};
+  Kernel totals_kernel_;
+  std::vector<ChunkGraph> graphs_;
   std::optional<Download> download_;
   std::shared_ptr<const DeviceQueue::ClockPair> clocks_;  ///< of the last evaluation, if something traced
-  std::vector<ChunkTime> times_;                          ///< of all chunks
+  std::vector<std::pair<Event, Event>> times_;            ///< of all chunks: before and after the kernels
   std::size_t timed_ = 0;                                 ///< chunks that the last evaluation has begun
 };
 

@@ -15,13 +15,13 @@ bool isOutOfMemory(const CudaFailure& failure) { return failure.code() == CUDA_E
 
 /// What chunks of rows are multiples of.
 std::size_t chunkQuantum(const RunPlan& plan, const Dataset::State& data) {
-  return plan.kind.loss || data.on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
+  return plan.kind.loss || deviceDataOf(data).isStreamed() ? kChunkQuantum : kPredictionQuantum;
 }
 
 /// The rows of a chunk, if memory is not short.
 std::size_t wantedChunkRows(const RunPlan& plan, const Dataset::State& data) {
   const std::size_t element = plan.elementBytes();
-  std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
+  std::size_t chunk_rows = std::min<std::size_t>(data.rows, deviceDataOf(data).chunkRows());
   if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision()));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
   if (to_host && plan.outputs * data.rows * element > kManyPredictionBytes) {
@@ -43,7 +43,7 @@ RunMemory::RunMemory(const RunPlan& plan, const Dataset::State& data, std::size_
 
 std::size_t RunMemory::bytes() const noexcept {
   std::size_t bytes = parameters_.bytes() + sums_.bytes() + chains_.bytes() + totals_.bytes();
-  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.memory.bytes();
+  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.first.bytes();
   return bytes;
 }
 
@@ -102,7 +102,7 @@ void RunMemory::takePredictionBuffers(const RunPlan& plan, std::size_t count, st
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0 && last_try && count * chunk_bytes > budget) return;
     try {
-      predictions_.push_back({DeviceBuffer(plan.queue->stream, chunk_bytes), Event(plan.queue->cuda)});
+      predictions_.emplace_back(DeviceBuffer(plan.queue->stream, chunk_bytes), Event(plan.queue->cuda));
     } catch (const CudaFailure& failure) {
       if (i == 0 || !last_try || !isOutOfMemory(failure)) throw;
       return;

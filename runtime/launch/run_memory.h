@@ -1,15 +1,53 @@
-// The memory of one evaluation, and how many rows it is for at once.
+// The plan of an evaluation, and its memory: for how many rows at once.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "compiler/direct/emitter.h"
 #include "ir/numbers/rounding.h"
-#include "runtime/launch/run_plan.h"
+#include "runtime/code/kernel_store.h"
+#include "runtime/code/parts.h"
+#include "runtime/gpu/data.h"
+#include "runtime/gpu/queue.h"
 
 namespace srjit {
+
+/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the store made
+/// the code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
+/// `outputs`. Constant once a run has it.
+struct RunPlan {
+  std::shared_ptr<DeviceQueue> queue;
+  std::shared_ptr<KernelStore> store;
+  std::shared_ptr<const DeviceCode> code;
+  std::uint64_t data_serial;  ///< of the data of all its evaluations
+  KernelKind kind;
+  std::size_t outputs;                         ///< of the program
+  std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
+  /// Whether output o goes to column o of the data, resident ones, instead of to the host; all rows
+  /// in one chunk.
+  bool into_columns = false;
+
+  /// Whether a run of `other` can serve an evaluation of this plan.
+  bool fitsRunOf(const RunPlan& other) const {
+    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
+           direct_grid == other.direct_grid && into_columns == other.into_columns;
+  }
+  /// Of the code and the data.
+  Precision precision() const noexcept { return store->precision(); }
+  /// Of a number.
+  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision())); }
+  /// Sums that a loss needs for each output: of terms, of valid rows, of their weights.
+  std::size_t channels() const noexcept {
+    if (!kind.loss || !kind.loss->skip_invalid) return 1;
+    return kind.loss->weighted ? 3 : 2;
+  }
+};
 
 /// Large predictions are made in so many chunks of rows, so that making and copying them overlap.
 inline constexpr std::size_t kPredictionChunks = 8;
@@ -18,11 +56,8 @@ inline constexpr std::size_t kPredictionChunks = 8;
 /// of chunkRows() rows, and take at most the budget, unless the chunks are the smallest there are. Not thread-safe.
 class RunMemory {
  public:
-  /// Of the device, for the predictions of one chunk.
-  struct PredictionBuffer {
-    DeviceBuffer memory;
-    Event ready;  ///< to be recorded after the kernels that fill it
-  };
+  /// Of the device, for the predictions of one chunk, and the event to record after the kernels that fill it.
+  using PredictionBuffer = std::pair<DeviceBuffer, Event>;
 
   /// Takes memory, for chunks of rows that shrink until they fit into the budget and into what is free. Needs a current
   /// context. Throws CudaFailure, with CUDA_ERROR_OUT_OF_MEMORY if the smallest chunks do not fit.
@@ -44,7 +79,8 @@ class RunMemory {
   const DeviceBuffer& totals() const noexcept { return totals_; }
   /// Pinned: the totals, after they were copied there; null if there are none.
   PinnedBuffer* hostTotals() const noexcept { return host_totals_.get(); }
-  /// Chunks alternate between these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
+  /// Chunks alternate between these; if there is only one, a chunk's kernels wait until
+  /// the chunk before it was copied out.
   std::span<const PredictionBuffer> predictions() const noexcept { return predictions_; }
 
   /// Writes a caller's parameters between the literals, in pinned memory.

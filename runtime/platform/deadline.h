@@ -17,7 +17,7 @@
 
 namespace srjit {
 
-/// kLimit: a call took so many seconds.
+/// kLimit: a call took `max_seconds`.
 inline Error tooManySeconds(double max_seconds) {
   return {Errc::kLimit,
           fmt::format("stopped after {} s, the longest that a call may take; a larger max_seconds (--max-seconds) "

@@ -47,7 +47,7 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-// A value of a string alone has a destructor that takes no memory.
+// The destructor of a value that is a string takes no memory.
 std::string quotedJson(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -1,8 +1,7 @@
-#include "runtime/pool/executor.h"
-
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
@@ -26,16 +26,12 @@ using ShareStep = std::function<Status(std::size_t i, const PoolShare& share, Ex
 /// Calls `step` for each share of a task on these devices that has expressions, by PoolDevices::onEach(), whose errors
 /// it has; also those of PoolProgram::sharesOn().
 Status onShares(PoolDevices& pool, const Task& task, DeviceNumbers& devices, const ShareStep& step) {
-  const auto shares = task.program.state().on_pool->sharesOn(pool, devices, nullptr, task.deadline);
+  const auto shares = poolProgramOf(task.program).sharesOn(pool, devices, nullptr, task.deadline);
   if (!shares) return shares.error();
   return pool.onEach(devices, [&](std::size_t i, Executor& executor) {
     const PoolShare& share = (**shares)[i];
     return share.program ? step(i, share, executor) : okStatus();
   });
-}
-
-void addFailures(const PoolShare& share, std::span<const Failure> failures, std::vector<Failure>& all) {
-  for (const Failure& failure : failures) all.push_back({share.expression + failure.expression, failure.error});
 }
 
 /// A loss whose shares are in flight on devices. If devices fail, the others evaluate all shares again: at once where a
@@ -123,7 +119,7 @@ class PoolFlight final : public Flight {
     const auto first = static_cast<std::ptrdiff_t>(part.share.output);
     std::ranges::copy(some->values, all_.values.begin() + first);
     std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
-    addFailures(part.share, some->failures, part.failures);
+    part.share.addFailures(some->failures, part.failures);
     return okStatus();
   }
 
@@ -162,7 +158,9 @@ class PoolExecutor final : public Executor {
     if (!owner) return owner.error();
     MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
     if (!adopted) return adopted;
-    MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
+    MadeData copy = devices_.call(*owner, [&](Executor& executor) {
+      return executor.select(Dataset(*adopted), {.runs = {{0, adopted.value()->rows}}, .is_for_host = true});
+    });
     if (!copy) return copy;
     const Dataset host(*copy);
     return onEach(devices_.working(), [&](std::size_t device, Executor& executor) {
@@ -176,22 +174,12 @@ class PoolExecutor final : public Executor {
 
   Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                            std::uint64_t stream) override {
-    const Result<std::size_t> owner = ownerOf(what, column.pointer);
-    if (!owner) return owner.error();
-    return devices_.call(*owner, [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
-  }
-
-  MadeData hostCopy(const Dataset& data) override {
-    Result<DeviceNumbers> devices = devicesOf(data);
-    if (!devices) return std::move(devices).error();
-    const Dataset own(replicaOn(data.state(), devices->front()));
-    return devices_.call(devices->front(), [&](Executor& executor) { return executor.hostCopy(own); });
+    return onOwner(what, column.pointer,
+                   [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
   }
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override {
-    const Result<std::size_t> owner = ownerOf("output", out.pointer);
-    if (!owner) return owner.error();
-    return devices_.call(*owner, [&](Executor& executor) { return executor.claimOutput(out, stream); });
+    return onOwner("output", out.pointer, [&](Executor& executor) { return executor.claimOutput(out, stream); });
   }
 
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override {
@@ -217,7 +205,7 @@ class PoolExecutor final : public Executor {
     });
     if (!shares) throw ErrorException(shares.error());
     program->describe(state);
-    state.on_pool = std::move(program);
+    state.code = std::move(program);
   }
 
   Result<Dataset> withTargetBehind(const Dataset& data) override {
@@ -230,7 +218,9 @@ class PoolExecutor final : public Executor {
         return made->handle();
       });
       if (!behind) return std::move(behind).error();
-      if ((*behind)->replicas == state.replicas) return data;
+      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data;
+      // A device may have failed only this once: the next call asks it again.
+      if (devicesWith(**behind) != devicesWith(state)) return Dataset(std::move(*behind));
       state.copy_with_target = std::move(*behind);
     }
     return Dataset(state.copy_with_target);
@@ -261,32 +251,29 @@ class PoolExecutor final : public Executor {
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
     if (!task.loss) {
-      std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
-      auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
-        Task own = task;
-        own.parameters = parameters;
-        return this->run(own);
-      };
-      return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+      return std::unique_ptr<Flight>(
+          std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return evaluate(own); }));
     }
+    const bool is_awaited = task.is_awaited;
     Result<DeviceNumbers> devices = devicesOf(task.data);
     if (!devices) return std::move(devices).error();
     auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), std::move(*devices));
     if (Status started = flight->start(); !started) return std::move(started).error();
     // While the devices compute.
-    flight->keepParameters();
+    if (!is_awaited) flight->keepParameters();
     return std::unique_ptr<Flight>(std::move(flight));
   }
 
-  // Predictions on this thread: a flight of them is a task for other threads, of which none may be left.
-  Result<Losses> run(const Task& task) override {
+  CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
+  bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
+  bool isLost() const override { return devices_.working().empty(); }
+  std::vector<std::string> notices() const override { return devices_.notices(); }
+
+ private:
+  /// Predictions.
+  Result<Losses> evaluate(const Task& task) {
     Result<DeviceNumbers> devices = devicesOf(task.data);
     if (!devices) return std::move(devices).error();
-    if (task.loss) {
-      PoolFlight flight(devices_, arena_, task, std::move(*devices));
-      if (Status started = flight.start(); !started) return std::move(started).error();
-      return flight.finish();
-    }
     std::vector<std::vector<Failure>> failures(devices_.size());
     const Status done = arena_.execute([&] {
       return devices_.retry(*devices, [&] {
@@ -303,17 +290,13 @@ class PoolExecutor final : public Executor {
     return all;
   }
 
-  CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
-  bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
-  bool isLost() const override { return devices_.working().empty(); }
-  std::vector<std::string> notices() const override { return devices_.notices(); }
-
- private:
-  /// Data of which each of the devices has what `make` gives. Errors: those of `make` that are not of the device only,
+  /// Data whose part on each device is made by `make`. Errors: those of `make` that are not of the device only,
   /// or that of every device.
   MadeData onEach(DeviceNumbers devices, const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
     if (devices.empty()) return devices_.noneLeft();
-    std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
+    const auto placed_on = std::make_shared<PoolData>();
+    std::vector<std::shared_ptr<const Dataset::State>>& replicas = placed_on->replicas;
+    replicas.resize(devices_.size());
     const Status placed = arena_.execute([&] {
       return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
         MadeData made = make(devices[i], executor);
@@ -326,7 +309,7 @@ class PoolExecutor final : public Executor {
     if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
     const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
     state->device = name_;
-    state->replicas = std::move(replicas);
+    state->residence = placed_on;
     return std::shared_ptr<const Dataset::State>(state);
   }
 
@@ -341,10 +324,14 @@ class PoolExecutor final : public Executor {
 
   /// The devices that work and have the data. Errors: kMachine if none does.
   Result<DeviceNumbers> devicesOf(const Dataset& data) const {
+    DeviceNumbers devices = devicesWith(data.state());
+    if (!devices.empty()) return devices;
+    if (devices_.working().empty()) return devices_.noneLeft();
+    return Error{Errc::kMachine, "no device that works has the data", {}};
+  }
+  DeviceNumbers devicesWith(const Dataset::State& data) const {
     DeviceNumbers devices = devices_.working();
-    if (devices.empty()) return devices_.noneLeft();
-    std::erase_if(devices, [&](std::size_t device) { return replicaOn(data.state(), device) == nullptr; });
-    if (devices.empty()) return Error{Errc::kMachine, "no device that works has the data", {}};
+    std::erase_if(devices, [&](std::size_t device) { return replicaOn(data, device) == nullptr; });
     return devices;
   }
 
@@ -355,6 +342,14 @@ class PoolExecutor final : public Executor {
     return Error{Errc::kUnsupported,
                  fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_),
                  {}};
+  }
+
+  /// body(executor of the device whose memory this is), by PoolDevices::call(). Errors: also those of ownerOf().
+  template <class Body>
+  auto onOwner(const char* what, std::uint64_t address, const Body& body) -> std::invoke_result_t<Body, Executor&> {
+    const Result<std::size_t> owner = ownerOf(what, address);
+    if (!owner) return owner.error();
+    return devices_.call(*owner, body);
   }
 
   /// Predictions of a share, to their place in the output of the whole task: a device writes to the host or to its own
@@ -374,7 +369,7 @@ class PoolExecutor final : public Executor {
     }
     const Result<Losses> done = executor.run(own);
     if (!done) return done.error();
-    addFailures(share, done->failures, failures);
+    share.addFailures(done->failures, failures);
     if (copy.size() > 0) writeOutput(task, offset, copy.data(), copy.size());
     return okStatus();
   }

@@ -1,22 +1,30 @@
 #include "runtime/pool/make_executor.h"
 
 #include <algorithm>
+#include <charconv>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tbb/parallel_for.h>
 
 #include "ir/text/lexer.h"
 #include "runtime/cuda/context.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/device_names.h"
-#include "runtime/pool/executor.h"
+#include "runtime/pool/devices.h"
 #include "runtime/tiers/device_executor.h"
 
 namespace srjit {
 namespace {
+
+constexpr std::string_view kCudaPrefix = "cuda:";
+
+Error unknownDevice(std::string_view device) {
+  return {Errc::kInvalid, fmt::format("device {}, expected {}", text::inQuotes(device), kDeviceForms), {}};
+}
 
 using MadeExecutor = Result<std::unique_ptr<Executor>>;
 
@@ -28,13 +36,13 @@ Result<std::shared_ptr<const Driver>> driverFor(const std::string& device, const
   return error;
 }
 
-/// Threads of one of so many devices.
+/// Threads of one of `devices` devices.
 unsigned threadsOf(std::size_t device, std::size_t devices, unsigned threads) {
   const auto each = static_cast<unsigned>(threads / devices);
   return std::max(1U, each + (device < threads % devices ? 1 : 0));
 }
 
-/// What is made of each device, which takes a while of waiting for the driver.
+/// Opens all devices at the same time, since opening one mostly waits for the driver.
 std::vector<std::optional<MadeExecutor>> openAll(const EngineOptions& options, const std::vector<unsigned>& ordinals,
                                                  const std::shared_ptr<const Driver>& driver,
                                                  const std::shared_ptr<const ImageMaker>& images) {
@@ -76,6 +84,41 @@ MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& 
 
 }  // namespace
 
+Result<std::optional<std::vector<unsigned>>> cudaOrdinals(std::string_view device,
+                                                          const std::function<Result<std::size_t>()>& count) {
+  using Ordinals = std::optional<std::vector<unsigned>>;
+  if (!device.starts_with(kCudaPrefix)) return Ordinals();
+  const std::string_view list = device.substr(kCudaPrefix.size());
+  std::vector<unsigned> ordinals;
+  if (list == "all") {
+    const Result<std::size_t> all = count();
+    if (!all) return all.error();
+    if (*all == 0) return Error{Errc::kMachine, "device cuda:all, but this machine has no device", {}};
+    ordinals.resize(*all);
+    std::iota(ordinals.begin(), ordinals.end(), 0U);
+    return Ordinals(std::move(ordinals));
+  }
+  const char* next = list.data();
+  const char* const end = list.data() + list.size();
+  for (;;) {
+    unsigned ordinal = 0;
+    const auto [after, error] = std::from_chars(next, end, ordinal);
+    if (error != std::errc()) return unknownDevice(device);
+    if (std::ranges::find(ordinals, ordinal) != ordinals.end()) {
+      return Error{
+          Errc::kInvalid, fmt::format("device {}, which has cuda:{} twice", text::inQuotes(device), ordinal), {}};
+    }
+    ordinals.push_back(ordinal);
+    if (after == end) return Ordinals(std::move(ordinals));
+    if (*after != ',') return unknownDevice(device);
+    next = after + 1;
+  }
+}
+
+std::string nameOfDevices(const std::vector<unsigned>& ordinals) {
+  return fmt::format("{}{}", kCudaPrefix, fmt::join(ordinals, ","));
+}
+
 Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const GetDriver& get_driver,
                                                const std::shared_ptr<const ImageMaker>& images,
                                                std::vector<std::string>& notices) {
@@ -104,7 +147,7 @@ Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const Get
   });
   if (!ordinals) return ordinals.error();
   if (*ordinals) return makeOnDevices(options, **ordinals, get_driver, images, notices);
-  return Error{Errc::kInvalid, fmt::format("device {}, expected {}", text::inQuotes(options.device), kDeviceForms), {}};
+  return unknownDevice(options.device);
 }
 
 }  // namespace srjit

@@ -1,6 +1,7 @@
 #include "runtime/pool/program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <tbb/task_arena.h>
 
@@ -9,6 +10,14 @@ namespace {
 
 /// Of two tiers, the slower has the smaller number.
 constexpr int speedOf(Tier tier) { return tier == Tier::kCompile ? 2 : tier == Tier::kDirect ? 1 : 0; }
+
+/// Of counters.def.
+enum class OfSeveral { kSum, kMost, kOne };
+template <class T>
+void include(T& all, T own, OfSeveral how) {
+  if (how == OfSeveral::kSum) all = static_cast<T>(all + own);
+  if (how == OfSeveral::kMost) all = std::max(all, own);
+}
 
 }  // namespace
 
@@ -34,12 +43,34 @@ std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::spa
   return ends;
 }
 
+SubtreeStats PoolData::subtrees() const {
+  SubtreeStats all;
+  for (const auto& replica : replicas) {
+    if (replica == nullptr) continue;
+    const SubtreeStats own = Dataset(replica).subtrees();
+#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
+#include "runtime/platform/counters.def"
+  }
+  return all;
+}
+
+std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data) {
+  const auto* const placed = dynamic_cast<const PoolData*>(data.residence.get());
+  if (placed == nullptr) return {};
+  return placed->replicas;
+}
+
 Task PoolShare::of(const Task& task) const {
   return {.program = *program,
           .data = Dataset(replicaOn(task.data.state(), device)),
           .parameters = task.parameters.subspan(parameter, source->parameterOffset(source->expressions.size())),
           .loss = task.loss,
-          .deadline = task.deadline};
+          .deadline = task.deadline,
+          .is_awaited = task.is_awaited};
+}
+
+void PoolShare::addFailures(std::span<const Failure> own, std::vector<Failure>& all) const {
+  for (const Failure& failure : own) all.push_back({expression + failure.expression, failure.error});
 }
 
 PoolProgram::PoolProgram(std::shared_ptr<const ProgramSource> source, Tier tier, CompileOptions options)
@@ -89,21 +120,15 @@ std::shared_ptr<const PoolShares> PoolProgram::divide(const PoolDevices& pool, c
 
 Program PoolProgram::compile(const PoolShare& share, const PoolDevices& pool, const Dataset* data,
                              const Deadline& deadline) const {
-  Executor& executor = pool[share.device];
   auto state = std::make_shared<Program::State>();
   state->source = share.source;
   state->device = pool.name(share.device);
   state->info.nodes_before = share.source->tokens;
   state->info.tier = tier_;
-  const auto replica = data != nullptr ? replicaOn(data->state(), share.device) : nullptr;
-  // Kept subtrees are values of expressions; without them everything is computed.
-  if (replica != nullptr && !share.source->derivation) {
-    (void)guarded([&]() -> Status {
-      state->subtrees = executor.subtreesFor(*share.source, Dataset(replica), tier_);
-      return okStatus();
-    });
-  }
-  executor.compile(*state, options_, deadline);
+  CompileOptions options = options_;
+  const Dataset replica(data != nullptr ? replicaOn(data->state(), share.device) : nullptr);
+  if (replica.handle() != nullptr) options.data = &replica;
+  pool[share.device].compile(*state, options, deadline);
   return Program(std::move(state));
 }
 
@@ -112,43 +137,38 @@ std::shared_ptr<const PoolShares> PoolProgram::shares() const {
   return divisions_.back().second;
 }
 
-ProgramStatus PoolProgram::status() const {
-  ProgramStatus all;
+void PoolProgram::addCounters(ProgramInfo& info, ProgramStatus& status) const {
+  const struct {
+    ProgramInfo& info;
+    ProgramStatus& status;
+  } all{info, status};
   bool is_first = true;
   for (const PoolShare& share : *shares()) {
     if (!share.program) continue;
-    ProgramStatus own = share.program->status();
-    if (is_first || speedOf(own.tier) < speedOf(all.tier)) all.tier = own.tier;
-    is_first = false;
-    all.compiling = all.compiling || own.compiling;
-    all.compiled += own.compiled;
-    all.evaluations = std::max(all.evaluations, own.evaluations);
-    all.served.interpreted += own.served.interpreted;
-    all.served.direct += own.served.direct;
-    all.served.compiled += own.served.compiled;
-    all.seconds_compiling = std::max(all.seconds_compiling, own.seconds_compiling);
-    all.seconds_reading = std::max(all.seconds_reading, own.seconds_reading);
-    all.seconds_loading = std::max(all.seconds_loading, own.seconds_loading);
-    all.device_seconds = std::max(all.device_seconds, own.device_seconds);
-    if (!all.error) all.error = std::move(own.error);
+    const struct {
+      const ProgramInfo& info;
+      const ProgramStatus status;
+    } own{share.program->info(), share.program->status()};
+#define SRJIT_PROGRAM_COUNTER(name, member, of_several) include(all.member, own.member, OfSeveral::of_several);
+#include "runtime/platform/counters.def"
+    if (std::exchange(is_first, false) || speedOf(own.status.tier) < speedOf(status.tier))
+      status.tier = own.status.tier;
+    if (!status.error) status.error = own.status.error;
   }
-  return all;
+}
+
+ProgramStatus PoolProgram::status() const {
+  ProgramInfo unused{};
+  ProgramStatus status;
+  addCounters(unused, status);
+  return status;
 }
 
 void PoolProgram::describe(Program::State& state) const {
+  ProgramStatus unused;
+  addCounters(state.info, unused);
   for (const PoolShare& share : *shares()) {
-    if (!share.program) continue;
-    const ProgramInfo& own = share.program->info();
-    state.info.nodes_after += own.nodes_after;
-    state.info.seconds_passes = std::max(state.info.seconds_passes, own.seconds_passes);
-    state.info.seconds_codegen = std::max(state.info.seconds_codegen, own.seconds_codegen);
-    state.info.subtrees_read += own.subtrees_read;
-    state.info.nodes_spared += own.nodes_spared;
-    state.info.recurring += own.recurring;
-    state.info.encoded_on_device += own.encoded_on_device;
-    for (const Failure& failure : share.program->failures()) {
-      state.failures.push_back({share.expression + failure.expression, failure.error});
-    }
+    if (share.program) share.addFailures(share.program->failures(), state.failures);
   }
 }
 

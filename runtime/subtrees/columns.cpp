@@ -11,8 +11,15 @@ DeviceSubtrees::DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_p
                                const Dataset::State& data)
     : queue_(std::move(queue)),
       store_(std::move(store)),
-      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), data.on_device->firstSpareColumn(),
-                                           data.on_device->spareColumns(), data.rows)) {}
+      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), deviceDataOf(data).firstSpareColumn(),
+                                           deviceDataOf(data).spareColumns(), data.rows)),
+      column_bytes_(data.column_stride * static_cast<std::size_t>(bytesOf(data.precision))) {}
+
+SubtreeStats DeviceSubtrees::subtrees() const {
+  SubtreeStats stats = kept_->stats();
+  stats.bytes = stats.capacity * column_bytes_;
+  return stats;
+}
 
 DeviceSubtrees::~DeviceSubtrees() {
   // The device may be lost; then nothing is in use.
@@ -23,10 +30,11 @@ DeviceSubtrees::~DeviceSubtrees() {
   });
 }
 
-std::shared_ptr<SubtreeReader> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
-                                                    const DeviceCosts& costs, unsigned threads) {
+std::shared_ptr<GraphFilter> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                                  const DeviceCosts& costs, unsigned threads) {
   if (source.variables > data.columns) return nullptr;
-  if (source.variables + kMaxKeptSubtrees > stagedColumnLimit(queue_->cuda->limits(), source.precision)) return nullptr;
+  if (source.variables + kMostSpareColumns > stagedColumnLimit(queue_->cuda->limits(), source.precision))
+    return nullptr;
   if (!kept_->isWorthwhile(tier, costs, source.tokens)) return nullptr;
   update(data, threads);
   return KeptSubtrees::open(kept_, tier, costs, source.expressions.size(), threads);
@@ -36,7 +44,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   const std::vector<SubtreeWrite> writes = kept_->choose();
   if (writes.empty()) return;
   std::vector<bool> done;
-  // What is not kept is computed by the programs that need it.
+  // Programs compute subtrees that are not kept.
   (void)guarded([&]() -> Status {
     done = write(data, writes, threads);
     return okStatus();
@@ -44,7 +52,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   kept_->publish(writes, done);
 }
 
-// Programs of the interpreter, each of which has the number of its column for an output.
+// Programs of the interpreter; the output of each is the number of its column.
 std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<const SubtreeWrite> writes,
                                         unsigned threads) {
   const CurrentContext current(*queue_->cuda);

@@ -13,20 +13,20 @@
 namespace srjit {
 
 /// Thread-safe. Belongs to the data set, which it must not outlive; its destructor waits for its kernels.
-class DeviceSubtrees {
+class DeviceSubtrees final : public Residence {
  public:
   /// Of `data`, which are resident and have spare columns.
   DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store, const Dataset::State& data);
-  ~DeviceSubtrees();
+  ~DeviceSubtrees() override;
 
   /// Whether programs of this queue may read the columns, which are filled in its order.
   bool belongsTo(const DeviceQueue& queue) const noexcept { return queue_.get() == &queue; }
-  SubtreeStats stats() const { return kept_->stats(); }
+  SubtreeStats subtrees() const override;
 
   /// What the program of `source` reads, to be evaluated by `tier` on `data`, the data set of these subtrees; null if
   /// nothing pays. Computes first what it pays to keep now. In parallel on the calling thread's arena.
-  std::shared_ptr<SubtreeReader> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
-                                      const DeviceCosts& costs, unsigned threads);
+  std::shared_ptr<GraphFilter> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                    const DeviceCosts& costs, unsigned threads);
 
  private:
   /// Puts the kernels on the stream that compute what it pays to keep now; where that fails, less is kept. In parallel
@@ -38,6 +38,7 @@ class DeviceSubtrees {
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
   std::shared_ptr<KeptSubtrees> kept_;
+  const std::size_t column_bytes_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<DeviceRun>> runs_;  ///< that may not be done
 };

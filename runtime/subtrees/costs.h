@@ -21,10 +21,10 @@ struct SubtreeUse {
 inline constexpr double kReadSeconds = 1 / 1.2e12;
 
 /// Programs that a block of the interpreter runs on the columns that it has staged, where there are many programs
-/// (chooseGeometry): so many read a column's value for one load of it.
+/// (chooseGeometry): the number that reads a column's value for one load of it.
 inline constexpr double kProgramsPerRead = 64;
 
-/// Seconds per row that keeping the values saves over so many generations of this use; they are computed and stored
+/// Seconds per row that keeping the values saves over `generations` of this use; they are computed and stored
 /// once. Not to be kept unless it is above 0. `value_seconds` is what one value takes to load or store.
 constexpr double keepingSaves(const SubtreeUse& use, double value_seconds, double generations) {
   return generations * (use.computing - use.reads * value_seconds) - (use.making + value_seconds);
@@ -48,7 +48,7 @@ inline constexpr double kRewriteSeconds = 40e-9;
 /// The least part of an evaluation's device time that reading must save: less is within the error of this model.
 inline constexpr double kLeastPart = 0.05;
 
-/// Whether graphs of so many nodes, whose evaluation takes `seconds`, should be rewritten for what that saves.
+/// Whether to rewrite graphs of `nodes` nodes, whose evaluation takes `seconds`, if that `saves` seconds.
 constexpr bool rewritingPays(double saves, double seconds, double nodes, double threads) {
   return saves > kLeastPart * seconds && saves > kRewriteSeconds * nodes / threads;
 }

@@ -41,7 +41,7 @@ class GraphSubtrees {
   /// Kernels that compute, or read, the operator `id`.
   std::uint32_t kernels(NodeId id) const noexcept { return kernels_[id]; }
   /// Instructions per row that a kernel has for nothing but `id`; in a program of the interpreter all of its subtree,
-  /// of which other parts of the program rarely use something. Linear in the subtree.
+  /// since other parts of the program rarely use a part of it. Linear in the subtree.
   double ownInstructions(NodeId id);
   /// Instructions per row of the subtree, each node once. Linear in the subtree.
   double instructionsOf(NodeId id);

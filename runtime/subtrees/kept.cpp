@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-// Of one graph, at most so many subtrees are counted: those that cost most. Few others would save more than a column
+// The number of subtrees that are counted of a graph: those that cost most. Few others would save more than a column
 // costs.
 constexpr std::size_t kCountedPerGraph = 64;
 // Expressions that are stored per column, as candidates.
@@ -48,7 +48,7 @@ KeptSubtrees::KeptSubtrees(Precision precision, Math math, std::uint32_t first_c
       precision_(precision),
       value_seconds_(kReadSeconds * bytesOf(precision) / sizeof(float)),
       rows_(rows),
-      slots_(std::min(columns, kMaxKeptSubtrees)) {
+      slots_(std::min(columns, kMostSpareColumns)) {
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].column = first_column + static_cast<std::uint32_t>(i);
 }
 
@@ -279,7 +279,7 @@ struct ProgramSubtrees::Rates {
   double instruction;   // seconds per instruction and row
   double making;        // the same of the interpreter
   double value;         // seconds to load one
-  double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it
+  double staged_reads;  // loads of a column for only the programs of this graph, if the interpreter stages it
 
   double saves(const SubtreeUse& use) const { return use.computing - use.reads * value; }
   SubtreeUse use(const GraphSubtrees& graph, NodeId id, double instructions) const {
@@ -291,7 +291,7 @@ struct ProgramSubtrees::Rates {
   SubtreeUse use(GraphSubtrees& graph, NodeId id) const { return use(graph, id, graph.ownInstructions(id)); }
 };
 
-Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
+Dag ProgramSubtrees::pass(Dag dag, Tier tier, std::size_t tokens) {
   if (values_.empty() && !counting_) return dag;
   if (tier_ != Tier::kAuto) tier = tier_;
   GraphSubtrees graph(dag, kept_->weights_, rootsPerKernel(tier));
@@ -360,7 +360,7 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     const bool possible = dag.node(id).kind == Token::Kind::kOp && !graph.key(id).isNone() && !graph.isRead(id) &&
                           graph.kernels(id) > 0 && graph.tokens(id) <= kMaxSubtreeTokens;
     if (!possible) continue;
-    // An upper bound of what is saved, which is quick to compute.
+    // An upper bound of the saving, which is quick to compute.
     const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
     if (rates.saves(most) > 0) counted.push_back({id, most});
   }
@@ -391,13 +391,15 @@ bool ProgramSubtrees::claim(const SubtreeKey& key) {
   return found_.try_emplace(key).second;
 }
 
-void ProgramSubtrees::close() {
+void ProgramSubtrees::close(ProgramInfo& info) {
   kept_->take(*this);
   counting_ = false;
   std::erase_if(values_, [&](const auto& entry) { return !saved_.contains(entry.first); });
   sightings_ = {};
   found_.clear();
   wanted_.reset();
+  info.subtrees_read = values_.size();
+  info.nodes_spared = spared_nodes_;
 }
 
 }  // namespace srjit

@@ -3,9 +3,8 @@
 //   choose()   at the start of a program: subtrees to compute into columns now        KeptSubtrees
 //   publish()  after their kernels were put on the stream
 //   open()     what the program may read
-//   read()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
-//   close()    after the first graphs: the counts go to the data set, and columns that the program does not read are
-//   free
+//   pass()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
+//   close()    after the first graphs: the data set gets the counts, and columns that the program does not read
 //
 // A subtree is one of the graphs after the passes, so a value is exactly what the kernels would compute themselves.
 #pragma once
@@ -20,15 +19,15 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "runtime/dataset.h"
-#include "runtime/evaluation/subtree_reader.h"
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/graph_filter.h"
 #include "runtime/subtrees/costs.h"
 #include "runtime/subtrees/graph.h"
 
 namespace srjit {
 
-/// A column's values, as long as a program may read them: a column is given to another subtree only when the data set
-/// alone owns this.
+/// A column's values, as long as a program may read them: a column is given to another subtree only when no program
+/// owns this any more.
 struct KeptValue {
   SubtreeKey key;
   std::uint32_t column;  ///< of the data set; what kernels call a variable
@@ -51,20 +50,20 @@ class ProgramSubtrees;
 /// The spare columns of one data set. Thread-safe; touches no device.
 class KeptSubtrees {
  public:
-  /// `columns` spare ones from `first_column` on, of `rows` rows; kMaxKeptSubtrees of them are used.
+  /// `columns` spare ones from `first_column` on, of `rows` rows; kMostSpareColumns of them are used.
   KeptSubtrees(Precision precision, Math math, std::uint32_t first_column, std::size_t columns, std::size_t rows);
 
   std::size_t capacity() const noexcept { return slots_.size(); }
-  /// Whether an evaluation of so many tokens is long enough to look for what it has in common with others.
+  /// Whether an evaluation of `tokens` tokens is long enough to look for subtrees that others have, too.
   bool isWorthwhile(Tier tier, const DeviceCosts& costs, std::size_t tokens) const noexcept;
 
   /// The subtrees that were counted in two of the last generations or more and save most, each with a column that is
   /// free or saves less. The columns are taken until publish().
   std::vector<SubtreeWrite> choose();
-  /// The values of `writes` are computed by what is on the stream now; where `done` is false, or ends, they are not.
+  /// The work that is now on the stream computes the values of `writes`, except where `done` is false, or ends.
   void publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done);
 
-  /// What a program of so many expressions, to be evaluated by `tier`, reads; its graphs are made by so many threads.
+  /// What a program of `expressions` expressions, for `tier`, reads; `threads` threads make its graphs.
   static std::shared_ptr<ProgramSubtrees> open(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs,
                                                std::size_t expressions, unsigned threads);
   SubtreeStats stats() const;
@@ -73,7 +72,7 @@ class KeptSubtrees {
   friend class ProgramSubtrees;
   struct Slot {
     std::uint32_t column = 0;
-    SubtreeKey key;                          ///< of the value, or of what is being written
+    SubtreeKey key;                          ///< of the value, also while it is written
     std::shared_ptr<const KeptValue> value;  ///< null: free, or `writing`
     bool writing = false;
     double saves = 0;             ///< seconds per row, in the generation that read it last
@@ -114,12 +113,10 @@ class KeptSubtrees {
 };
 
 /// What one program reads. Until close() it counts the subtrees that it does not read.
-class ProgramSubtrees final : public SubtreeReader {
+class ProgramSubtrees final : public GraphFilter {
  public:
-  Dag read(Dag dag, Tier tier, std::size_t tokens) override;
-  void close() override;
-  std::size_t columns() const noexcept override { return values_.size(); }
-  std::size_t sparedNodes() const noexcept override { return spared_nodes_; }
+  Dag pass(Dag dag, Tier tier, std::size_t tokens) override;
+  void close(ProgramInfo& info) override;
 
  private:
   friend class KeptSubtrees;
@@ -148,7 +145,7 @@ class ProgramSubtrees final : public SubtreeReader {
   std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds per row, by values that were read
   double seconds_ = 0;                                              ///< per row, without kept subtrees
   std::size_t nodes_ = 0, spared_nodes_ = 0;
-  bool staged_ = false;  ///< whether the interpreter's blocks stage what is read
+  bool staged_ = false;  ///< whether the interpreter's blocks stage columns that are read
 };
 
 }  // namespace srjit

@@ -26,6 +26,12 @@ constexpr double kShareForWork = 0.4;
 // What idle runs keep of the device's memory, beside the one used last.
 constexpr std::size_t kIdleDivisor = 8;
 
+/// What keeps values with data of a GPU; null if nothing does.
+DeviceSubtrees* keptWith(const Dataset::State& data) {
+  const auto* const place = dynamic_cast<const DeviceData*>(data.residence.get());
+  return place == nullptr ? nullptr : static_cast<DeviceSubtrees*>(place->kept().get());
+}
+
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
@@ -33,7 +39,7 @@ class DeviceExecutor final : public Executor {
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
-        subtree_bytes_(options.subtree_bytes),
+        spare_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
@@ -58,15 +64,14 @@ class DeviceExecutor final : public Executor {
     span.add("bytes", (*state)->storageBytes());
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
-    return withSubtrees(std::move(*state));
+    (*state)->residence = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), spare_bytes_);
+    return withSpareColumns(std::move(*state));
   }
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
   Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override;
   Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                            std::uint64_t stream) override;
-  Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) override;
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
@@ -75,10 +80,8 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.makeFirstCode(state, options, deadline);
+    selection_.compileOnGpu(state, options, deadline, filterFor(state, options));
   }
-
-  std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
 
@@ -88,7 +91,7 @@ class DeviceExecutor final : public Executor {
 
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
     // With kept subtrees each program counts as a generation.
-    if (options.data->state().subtrees != nullptr) return 1;
+    if (keptWith(options.data->state()) != nullptr) return 1;
     return selection_.bestParts(population, options);
   }
 
@@ -100,9 +103,11 @@ class DeviceExecutor final : public Executor {
     return okStatus();
   }
 
-  Result<std::unique_ptr<Flight>> start(Task task) override;
-  Result<Losses> run(const Task& task) override;
-  Result<Sums> sums(const Task& task) override;
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (task.loss) return evaluateOnGpu(std::move(task));
+    return std::unique_ptr<Flight>(
+        std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return predict(own); }));
+  }
   CacheStats cacheStats() const override { return cache_->stats(); }
 
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
@@ -117,8 +122,10 @@ class DeviceExecutor final : public Executor {
     return static_cast<std::size_t>(share * static_cast<double>(cuda_->freeMemory() + idle_->bytes()));
   }
   void keepRun(const Task& task, std::unique_ptr<DeviceRun> run) {
-    task.program.state().on_device->keepRun(idle_, std::move(run));
+    deviceProgramOf(task.program.state()).keepRun(idle_, std::move(run));
   }
+
+  std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
@@ -128,22 +135,21 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  /// Data that were uploaded or selected, with what keeps subtrees if they have spare columns.
-  std::shared_ptr<const Dataset::State> withSubtrees(std::shared_ptr<Dataset::State> state) {
-    if (state->on_device->spareColumns() > 0) {
-      state->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, *state);
-    }
+  /// Data that were uploaded or selected, with what keeps values in their spare columns, if any.
+  std::shared_ptr<const Dataset::State> withSpareColumns(std::shared_ptr<Dataset::State> state) {
+    DeviceData& data = deviceDataOf(*state);
+    if (data.spareColumns() > 0) data.setKept(std::make_shared<DeviceSubtrees>(queue_, store_, *state));
     return state;
   }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
-  Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
-  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
+  Result<std::unique_ptr<Flight>> evaluateOnGpu(Task task);
+  Result<Losses> predict(const Task& task);
   void recordRunTime(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
   std::size_t budget_;
-  std::size_t subtree_bytes_;
+  std::size_t spare_bytes_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
@@ -181,17 +187,26 @@ class LossFlight final : public Flight {
   }
   /// Takes memory for finish(), while the device computes. Throws std::bad_alloc.
   void makeRoom() { losses_ = run_->emptyLosses(); }
-  /// Instead of makeRoom() and finish(): waits for sums in memory of this flight.
-  Sums sums() {
+  Result<Sums> sums() override {
     wait();
     executor_.recordRunTime(task_, *run_);
-    return {run_->totals(), run_->plan().code->failures, {}};
+    return Sums{run_->totals(), run_->plan().code->failures, {}};
   }
   bool ready() override { return run_ == nullptr || run_->ready(); }
   void wait() override {
     if (run_ != nullptr) run_->wait();
   }
-  Result<Losses> finish() override { return executor_.finish(task_, std::move(run_), std::move(losses_)); }
+  Result<Losses> finish() override {
+    if (losses_.values.empty()) makeRoom();
+    wait();
+    executor_.inArena([&] {
+      run_->readLosses(task_.data.state(), *task_.loss, losses_);
+      executor_.recordRunTime(task_, *run_);
+    });
+    losses_.failures = run_->plan().code->failures;
+    executor_.keepRun(task_, std::move(run_));
+    return std::move(losses_);
+  }
 
  private:
   DeviceExecutor& executor_;
@@ -210,9 +225,11 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Dataset& data, const Selection& selection) {
   const CurrentContext current(*cuda_);
-  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), subtree_bytes_);
+  // Data that have no memory of the device are streamed, from host memory.
+  const std::size_t bytes = selection.is_for_host ? 0 : budget(kShareForData);
+  auto state = DeviceData::select(queue_, data.state(), selection, bytes, selection.is_for_host ? 0 : spare_bytes_);
   if (!state) return std::move(state).error();
-  return withSubtrees(std::move(*state));
+  return withSpareColumns(std::move(*state));
 }
 
 Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
@@ -220,14 +237,6 @@ Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& c
   const CurrentContext current(*cuda_);
   waitForWriter(*queue_, stream);
   return fetchColumn(what, *queue_, column, rows, store_->precision());
-}
-
-// Data that have no memory of the device are streamed, from host memory.
-Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::hostCopy(const Dataset& data) {
-  const CurrentContext current(*cuda_);
-  auto state = DeviceData::select(queue_, data.state(), {.runs = {{0, data.rows()}}}, 0, 0);
-  if (!state) return std::move(state).error();
-  return std::shared_ptr<const Dataset::State>(std::move(*state));
 }
 
 // Once a context is broken, every call in it fails with the same code.
@@ -255,16 +264,24 @@ void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std
   queue_->uploads->complete([&] { queue_->uploads->copyToDevice(task.device_out + offset, from, bytes); });
 }
 
-std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
-                                                           Tier tier) {
-  DeviceSubtrees* const subtrees = data.state().subtrees.get();
-  if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
-  return inArena([&] { return subtrees->open(source, data.state(), tier, selection_.costs(), threads_); });
+// Only values of expressions are kept. Where reading them fails, everything is computed.
+std::shared_ptr<GraphFilter> DeviceExecutor::filterFor(const Program::State& program, const CompileOptions& options) {
+  if (options.data == nullptr || program.source->derivation) return nullptr;
+  const Dataset::State& data = options.data->state();
+  DeviceSubtrees* const kept = keptWith(data);
+  if (kept == nullptr || !kept->belongsTo(*queue_)) return nullptr;
+  std::shared_ptr<GraphFilter> filter;
+  (void)guarded([&]() -> Status {
+    filter =
+        inArena([&] { return kept->open(*program.source, data, program.info.tier, selection_.costs(), threads_); });
+    return okStatus();
+  });
+  return filter;
 }
 
 Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   const Dataset::State& state = data.state();
-  if (state.on_device->hasTargetBehind(state.columns)) return data;
+  if (deviceDataOf(state).hasTargetBehind(state.columns)) return data;
   const std::lock_guard lock(state.copy_mutex);
   if (state.copy_with_target == nullptr) {
     auto copied = select(data, {{{0, state.rows}}});
@@ -274,20 +291,22 @@ Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   return Dataset(state.copy_with_target);
 }
 
+// Checks the task, chooses its code, or makes it, and takes memory and kernels.
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
   const Dataset::State& data = task.data.state();
-  if (!data.on_device->belongsTo(*queue_)) {
+  const DeviceData& place = deviceDataOf(data);
+  DeviceProgram& program = deviceProgramOf(task.program.state());
+  if (!place.belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().subtrees;
-  if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
+  if (task.program.info().subtrees_read > 0 && !keptWith(data)->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
-  KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
+  KernelKind kind{.loss = {}, .strided_columns = place.isStrided()};
   if (task.loss) kind.loss = lossSpecOf(task);
-  auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated, task.deadline);
+  auto code = selection_.codeFor(task.program.state(), kind, place, is_evaluated, task.deadline);
   if (!code) return std::move(code).error();
-  task.program.state().on_device->setServed((*code)->served(), device_);
+  program.setServed((*code)->served(), device_);
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
   if (auto run = idle_->take(plan)) return run;
   return inArena([&] { return DeviceRun::create(std::move(plan), data, budget(kShareForWork)); });
@@ -295,74 +314,42 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
 
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
-  task.program.state().on_device->setDeviceSeconds(seconds);
+  DeviceProgram& program = deviceProgramOf(task.program.state());
+  program.setDeviceSeconds(seconds);
   run.trace();
   // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
-  if (!task.loss || task.data.state().on_device->isStreamed()) return;
+  if (!task.loss || deviceDataOf(task.data.state()).isStreamed()) return;
   // Costs are by the tokens of expressions. Not all of these are computed where subtrees are read, and more is where
   // something is derived.
   if (task.program.info().subtrees_read > 0 || task.program.state().source->derivation) return;
-  selection_.recordRunTime(*task.program.state().on_device, *run.plan().code, task.data.rows(), seconds);
+  selection_.recordRunTime(program, *run.plan().code, task.data.rows(), seconds);
 }
 
-Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
-  run->wait();
-  inArena([&] {
-    run->readLosses(task.data.state(), *task.loss, losses);
-    recordRunTime(task, *run);
-  });
-  losses.failures = run->plan().code->failures;
-  keepRun(task, std::move(run));
-  return losses;
-}
-
-Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double> parameters) {
+Result<Losses> DeviceExecutor::predict(const Task& task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(task.data.state(), parameters, {task.out, task.device_out}, task.deadline);
+    const CopyEnd out = task.device_out != 0 ? CopyEnd(task.device_out, 0) : CopyEnd(task.out, 0);
+    (*run)->evaluate(task.data.state(), task.parameters, out, task.deadline);
     if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));
   return losses;
 }
 
-Result<Losses> DeviceExecutor::run(const Task& task) {
-  if (!task.loss) return evaluate(task, task.parameters);
-  auto flight = start(task);
-  if (!flight) return std::move(flight).error();
-  return (*flight)->finish();
-}
-
-Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
-  if (!task.loss) {
-    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
-    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
-      return evaluate(task, parameters);
-    };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
-  }
+// A loss. The flight waits for its sums, and computes the losses of them.
+Result<std::unique_ptr<Flight>> DeviceExecutor::evaluateOnGpu(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
+  const bool is_of_sums = task.program.state().source->derivation.has_value();
   auto flight = std::make_unique<LossFlight>(*this, std::move(task), std::move(*run));
   flight->submit();
-  flight->makeRoom();
+  if (!is_of_sums) flight->makeRoom();
   return std::unique_ptr<Flight>(std::move(flight));
-}
-
-Result<Sums> DeviceExecutor::sums(const Task& task) {
-  const CurrentContext current(*cuda_);
-  auto run = takeRun(task, true);
-  if (!run) return std::move(run).error();
-  const auto flight = std::make_shared<LossFlight>(*this, task, std::move(*run));
-  flight->submit();
-  Sums sums = flight->sums();
-  sums.memory = flight;
-  return sums;
 }
 
 }  // namespace

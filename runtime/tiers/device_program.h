@@ -12,12 +12,10 @@
 
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
-#include "runtime/code/kernel_plan.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/launch/idle_runs.h"
-#include "runtime/program.h"
-#include "runtime/results.h"
 #include "runtime/tiers/jobs.h"
 #include "runtime/tiers/policy.h"
 
@@ -25,10 +23,10 @@ namespace srjit {
 
 /// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() or setPlan()
 /// was called. Its destructor cancels its jobs, which do not reference it.
-class DeviceProgram {
+class DeviceProgram final : public ProgramCode {
  public:
   DeviceProgram(Tier tier, double expected_evaluations);
-  ~DeviceProgram();
+  ~DeviceProgram() override;
 
   Tier tier() const noexcept { return tier_; }
 
@@ -40,15 +38,19 @@ class DeviceProgram {
   bool interpreterRefuses() const;
 
   /// The graphs of direct code, if the program began with them; else null.
-  const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
-  void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
+  const Graphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
+  void setGraphs(Graphs graphs) { graphs_.emplace(std::move(graphs)); }
   /// The same for compiled code of all expressions.
-  const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
-  void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
+  const Graphs* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
+  void setPlan(Graphs plan) { plan_.emplace(std::move(plan)); }
+
+  /// What its graphs pass; null: nothing.
+  const std::shared_ptr<GraphFilter>& filter() const noexcept { return filter_; }
+  void setFilter(std::shared_ptr<GraphFilter> filter) { filter_ = std::move(filter); }
 
   /// The job that makes machine code of a kind, for kernels of `kernels`; new if there was none.
   std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
-  ProgramStatus status() const;
+  ProgramStatus status() const override;
 
   /// Counts an evaluation. Returns how many are expected from now on, this one included: what is left of those that the
   /// caller has announced, or as many as there were, whichever is more.
@@ -70,8 +72,9 @@ class DeviceProgram {
  private:
   const Tier tier_;
   const double expected_evaluations_;
-  std::optional<ProgramGraphs> graphs_;
-  std::optional<KernelPlan> plan_;
+  std::optional<Graphs> graphs_;
+  std::optional<Graphs> plan_;
+  std::shared_ptr<GraphFilter> filter_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const DeviceCode> interpreted_;
@@ -87,5 +90,10 @@ class DeviceProgram {
   std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
   std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some
 };
+
+/// The code that an executor on a GPU has made. Precondition: it has made some.
+inline DeviceProgram& deviceProgramOf(const Program::State& program) noexcept {
+  return static_cast<DeviceProgram&>(*program.code);
+}
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-#include "runtime/tiers/direct_comparison.h"
+// The probes of the direct tier's self-test, and their comparison.
 
 #include <algorithm>
 #include <array>
@@ -27,6 +27,7 @@
 #include "runtime/launch/run.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
+#include "runtime/tiers/direct_self_test.h"
 
 namespace srjit {
 namespace {
@@ -93,58 +94,50 @@ std::vector<Expression> sumsOfColumns() {
   return sums;
 }
 
-/// Special numbers in all pairs, then random ones of all magnitudes.
+/// Special numbers of both signs in all pairs, then random ones of all magnitudes.
 template <class T>
 std::vector<std::vector<T>> probeColumns() {
   using Limits = std::numeric_limits<T>;
-  constexpr T kFirstWhole = 1 / Limits::epsilon();
-  constexpr std::array<T, 21> kSpecial = {0,
-                                          T(-0.0),
-                                          1,
-                                          -1,
-                                          T(0.5),
-                                          -2,
-                                          3,
-                                          Limits::infinity(),
-                                          -Limits::infinity(),
-                                          Limits::quiet_NaN(),
-                                          Limits::max(),
-                                          -Limits::max(),
-                                          Limits::min(),
-                                          -Limits::min(),
-                                          Limits::denorm_min(),
-                                          -Limits::denorm_min(),
-                                          Limits::min() / 117,
-                                          kFirstWhole,
-                                          -2 * kFirstWhole,
-                                          T(127.5),
-                                          T(-149.5)};
+  constexpr T kFirstWhole = 1 / Limits::epsilon(), kSubnormal = Limits::min() / 117;
+  std::vector<T> specials = {Limits::quiet_NaN()};
+  for (const T x : {T(0), T(0.5), T(1), T(2), T(3), T(127.5), T(149.5), kFirstWhole, 2 * kFirstWhole, Limits::max(),
+                    Limits::infinity(), Limits::min(), Limits::denorm_min(), kSubnormal}) {
+    specials.push_back(x);
+    specials.push_back(-x);
+  }
   Random random(kSeed);
   std::vector<std::vector<T>> columns(kColumns, std::vector<T>(kRows));
   for (std::size_t c = 0; c < kColumns; ++c) {
     for (std::size_t r = 0; r < kRows; ++r) {
-      const bool special = c < 2 && r < kSpecial.size() * kSpecial.size();
-      const std::size_t choice = c == 0 ? r / kSpecial.size() : r % kSpecial.size();
+      const bool special = c < 2 && r < specials.size() * specials.size();
+      const std::size_t choice = c == 0 ? r / specials.size() : r % specials.size();
       const double magnitude = r % 2 == 0 ? 3 : std::ldexp(1.0, static_cast<int>(random.below(60)) - 30);
       const double unit = 2 * random.unit() - 1;
-      columns[c][r] = special ? kSpecial[choice] : static_cast<T>(magnitude * unit);
+      columns[c][r] = special ? specials[choice] : static_cast<T>(magnitude * unit);
     }
   }
   return columns;
 }
 
-/// Options whose sums have every shape there is, on data without weights and with them: each term, with rows left out
-/// and without.
-const std::vector<LossOptions>& comparedLosses() {
-  static const std::vector<LossOptions> losses = [] {
-    std::vector<LossOptions> options;
-    for (const LossTermInfo& term : kernelLossTerms()) {
-      const auto loss = std::ranges::find(allLosses(), term.term, &LossInfo::term);
-      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) options.push_back({loss->kind, nan});
-    }
-    return options;
-  }();
-  return losses;
+/// Options whose sums have every shape on data with weights or without: each term, with rows left out and without.
+std::vector<LossOptions> lossesToCompare() {
+  std::vector<LossOptions> options;
+  for (const LossTermInfo& term : kernelLossTerms()) {
+    const auto loss = std::ranges::find(allLosses(), term.term, &LossInfo::term);
+    for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) options.push_back({loss->kind, nan});
+  }
+  return options;
+}
+
+/// How a comparison ends early: with an error, or the difference that it found.
+struct Ended {
+  Result<std::string> how;
+};
+
+template <class Value>
+Value need(Result<Value> result) {
+  if (!result) throw Ended{std::move(result).error()};
+  return std::move(*result);
 }
 
 /// Warps with one row group and with two, in several blocks and in one.
@@ -158,7 +151,8 @@ std::array<DirectShape, 2> shapesOn(unsigned multiprocessors) {
 
 /// Expressions, and what making code of them takes.
 struct Probes {
-  Probes(std::vector<Expression> expressions, const KernelStore& store, unsigned threads) {
+  Probes(const char* called, std::vector<Expression> expressions, const KernelStore& store, unsigned threads)
+      : name(called) {
     source.precision = store.precision();
     source.math = store.math();
     source.set(expressions, ProgramSource::Threads::kArena);
@@ -167,14 +161,15 @@ struct Probes {
     for (std::size_t i = 0; i < source.parameterOffset(source.expressions.size()); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
-    graphs = graphsOf({source}, threads);
+    graphs = directGraphs({source}, threads);
   }
   std::size_t size() const { return all.size(); }
 
+  const char* name;
   ProgramSource source;
   std::vector<std::uint32_t> all;
   std::vector<double> parameters;
-  ProgramGraphs graphs;
+  Graphs graphs;
 };
 
 /// Of engines whose numbers are T.
@@ -188,8 +183,8 @@ class Comparison {
         store_(store),
         threads_(threads),
         cancelled_(cancelled),
-        trees_(probes(), *store, threads),
-        sums_(sumsOfColumns(), *store, threads) {
+        trees_("probes", probes(), *store, threads),
+        sums_("sums", sumsOfColumns(), *store, threads) {
     for (std::size_t r = 0; r < kRows; ++r) {
       target_.push_back(std::sin(static_cast<T>(r)));
       weights_.push_back(T(0.5) + static_cast<T>(r % 7));
@@ -197,21 +192,21 @@ class Comparison {
   }
 
   Result<std::string> run(const std::function<void()>& begin) {
-    if (Status status = interpretTrees(); !status) return status.error();
-    if (Status status = lossesOfTheCpu(); !status) return status.error();
-    if (const auto totals = store_->totals(); !totals) return totals.error();
-    auto plain = resident(false), weighted = resident(true);
-    if (!plain) return plain.error();
-    if (!weighted) return weighted.error();
-    const Error stopped{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
-    if (cancelled_) return stopped;
-    begin();
-    auto difference = comparePredictions(**plain);
-    for (std::size_t i = 0; i < losses_.size() && difference && difference->empty(); ++i) {
-      if (cancelled_) return stopped;
-      difference = compareLosses(i < comparedLosses().size() ? **plain : **weighted, i);
+    try {
+      interpretTrees();
+      computeLosses();
+      need(store_->totals());
+      const Data plain = resident(false), weighted = resident(true);
+      stopIfCancelled();
+      begin();
+      comparePredictions(*plain);
+      for (const Data& data : {plain, weighted}) {
+        for (const LossOptions& options : options_) compareLosses(*data, options);
+      }
+      return std::string();
+    } catch (Ended& ended) {
+      return std::move(ended.how);
     }
-    return difference;
   }
 
  private:
@@ -226,120 +221,109 @@ class Comparison {
     return view;
   }
 
-  Result<Data> resident(bool weighted) const {
-    auto data = Dataset::State::create(view(weighted), store_->precision());
-    if (data) (*data)->on_device = std::make_shared<DeviceData>(queue_, **data, queue_->cuda->freeMemory());
+  void stopIfCancelled() const {
+    if (cancelled_) throw Ended{Error{Errc::kCancelled, "comparing the direct tier was cancelled", {}}};
+  }
+
+  Data resident(bool weighted) const {
+    Data data = need(Dataset::State::create(view(weighted), store_->precision()));
+    data->residence = std::make_shared<DeviceData>(queue_, *data, queue_->cuda->freeMemory());
     return data;
   }
 
   /// The same columns, row by row in `memory`.
-  Result<Data> strided(const DeviceBuffer& memory) const {
+  Data strided(const DeviceBuffer& memory) const {
     std::vector<T> rows;
     for (std::size_t r = 0; r < kRows; ++r) {
       for (const auto& column : columns_) rows.push_back(column[r]);
     }
     queue_->uploads->complete([&] { queue_->uploads->copyToDevice(memory.address(), rows.data(), memory.bytes()); });
     const DeviceMatrix matrix{memory.address(), kRows, kColumns, kColumns * sizeof(T), sizeof(T), store_->precision()};
-    return DeviceData::adopt(queue_, {.columns = matrix}, store_->precision());
+    return need(DeviceData::adopt(queue_, {.columns = matrix}, store_->precision()));
   }
 
   CodeRequest request(const Probes& probes) const { return {probes.source, probes.all, *queue_, *store_, threads_}; }
 
-  Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
-                                           const KernelKind& kind, std::optional<DirectGrid> grid) const {
-    return DeviceRun::create({queue_, store_, code, data.serial, kind, probes.size(), grid}, data, SIZE_MAX);
+  std::unique_ptr<DeviceRun> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
+                                   const KernelKind& kind, std::optional<DirectGrid> grid) const {
+    RunPlan plan{queue_, store_, code, data.serial, kind, probes.size(), grid};
+    return need(DeviceRun::create(std::move(plan), data, SIZE_MAX));
   }
 
-  Status interpretTrees() {
-    auto data = resident(false);
-    if (!data) return data.error();
+  std::vector<T> predictionsOf(const Code& code, const Dataset::State& data, const KernelKind& kind,
+                               std::optional<DirectGrid> grid) const {
+    std::vector<T> predictions(trees_.size() * kRows);
+    runOf(trees_, code, data, kind, grid)->evaluate(data, trees_.parameters, {predictions.data(), 0});
+    return predictions;
+  }
+
+  void interpretTrees() {
     const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
-    if (!code->failures.empty()) return code->failures.front().error;
-    auto run = runOf(trees_, code, **data, {}, {});
-    if (!run) return run.error();
-    predictions_.resize(trees_.size() * kRows);
-    (*run)->evaluate(**data, trees_.parameters, {.host = reinterpret_cast<std::byte*>(predictions_.data())});
-    return okStatus();
+    if (!code->failures.empty()) throw Ended{code->failures.front().error};
+    predictions_ = predictionsOf(code, *resident(false), {}, {});
   }
 
-  Status lossesOfTheCpu() {
+  void computeLosses() {
     const EngineOptions options{
         .device = "cpu", .precision = sums_.source.precision, .math = sums_.source.math, .tier = Tier::kInterpret};
-    const auto cpu = makeHostExecutor(options, threads_);
-    if (!cpu) return cpu.error();
+    const auto cpu = need(makeHostExecutor(options, threads_));
     auto state = std::make_shared<Program::State>();
     state->source = std::make_shared<const ProgramSource>(sums_.source);
     state->info.tier = options.tier;
-    (*cpu)->compile(*state, {}, {});
+    cpu->compile(*state, {}, {});
     const Program program(std::move(state));
     for (const bool weighted : {false, true}) {
-      auto uploaded = (*cpu)->upload(view(weighted));
-      if (!uploaded) return uploaded.error();
-      const Dataset data(std::move(*uploaded));
-      for (const LossOptions& loss : comparedLosses()) {
-        auto losses = (*cpu)->run({program, data, sums_.parameters, nullptr, loss});
-        if (!losses) return losses.error();
-        losses_.push_back(std::move(*losses));
+      const Dataset data(need(cpu->upload(view(weighted))));
+      for (const LossOptions& loss : options_) {
+        losses_.push_back(need(cpu->run({program, data, sums_.parameters, nullptr, loss})));
       }
     }
-    return okStatus();
   }
 
   Code direct(const Probes& probes, const KernelKind& kind, const DirectShape& shape) const {
     const std::atomic<bool> never = false;
-    return std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, shape, never));
+    auto code = std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, shape, never));
+    const std::size_t written = code->direct ? code->direct->expressions : 0, all = probes.size();
+    if (written != all) throw Ended{fmt::format("{} of {} {} were refused", all - written, all, probes.name)};
+    return code;
   }
 
-  Result<std::string> comparePredictions(const Dataset::State& data) const {
+  void comparePredictions(const Dataset::State& data) const {
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(T));
-    const auto by_row = strided(memory);
-    if (!by_row) return by_row.error();
+    const Data by_row = strided(memory);
     for (const DirectShape& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
-      const std::size_t written = code->direct ? code->direct->expressions : 0, probes = trees_.size();
-      if (written != probes) return fmt::format("{} of {} probes were refused", probes - written, probes);
-      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]), data);
-      if (!difference || !difference->empty()) return difference;
-      difference =
-          differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), **by_row);
-      if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
-      if (!difference || !difference->empty()) return difference;
+      requireSame(predictionsOf(code, data, {}, kGrids[0]), "");
+      requireSame(predictionsOf(code, *by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), "strided columns, ");
     }
-    return std::string();
   }
 
-  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run, const Dataset::State& data) const {
-    if (!run) return run.error();
-    std::vector<T> actual(predictions_.size());
-    (*run)->evaluate(data, trees_.parameters, {.host = reinterpret_cast<std::byte*>(actual.data())});
+  void requireSame(const std::vector<T>& actual, const char* where) const {
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (sameBits(predictions_[i], actual[i])) continue;
-      return fmt::format("probe {}, row {}: {:a} instead of {:a}", i / kRows, i % kRows, actual[i], predictions_[i]);
+      throw Ended{fmt::format("{}probe {}, row {}: {:a} instead of {:a}", where, i / kRows, i % kRows, actual[i],
+                              predictions_[i])};
     }
-    return std::string();
   }
 
-  /// Losses number `index` of those of the CPU.
-  Result<std::string> compareLosses(const Dataset::State& data, std::size_t index) const {
-    const LossOptions& options = comparedLosses()[index % comparedLosses().size()];
+  /// Compares with the losses of the CPU, in their order.
+  void compareLosses(const Dataset::State& data, const LossOptions& options) {
+    stopIfCancelled();
+    const Losses& expected = losses_[compared_];
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
     for (std::size_t way = 0; way < kGrids.size(); ++way) {
-      const Code code = direct(sums_, kind, shapes_.at(way));
-      const std::size_t written = code->direct ? code->direct->expressions : 0, sums = sums_.size();
-      if (written != sums) return fmt::format("{} of {} sums were refused", sums - written, sums);
-      const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
-      if (!run) return run.error();
-      (*run)->submitLoss(data, sums_.parameters);
-      (*run)->wait();
-      Losses actual = (*run)->emptyLosses();
-      (*run)->readLosses(data, options, actual);
-      const Losses& expected = losses_[index];
+      const auto run = runOf(sums_, direct(sums_, kind, shapes_.at(way)), data, kind, kGrids.at(way));
+      run->submitLoss(data, sums_.parameters);
+      run->wait();
+      Losses actual = run->emptyLosses();
+      run->readLosses(data, options, actual);
       for (std::size_t i = 0; i < sums_.size(); ++i) {
         if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
-        return fmt::format("loss {} of sum {}: {:a} instead of {:a}", index, i, actual.values[i], expected.values[i]);
+        throw Ended{
+            fmt::format("loss {} of sum {}: {:a} instead of {:a}", compared_, i, actual.values[i], expected.values[i])};
       }
     }
-    return std::string();
+    ++compared_;
   }
 
   std::shared_ptr<DeviceQueue> queue_;
@@ -351,7 +335,9 @@ class Comparison {
   std::vector<std::vector<T>> columns_ = probeColumns<T>();
   std::vector<T> target_, weights_;
   std::vector<T> predictions_;  ///< of the trees, as they should be
-  std::vector<Losses> losses_;  ///< of the sums, likewise
+  std::vector<LossOptions> options_ = lossesToCompare();
+  std::vector<Losses> losses_;  ///< of the sums, as they should be: without weights, then with them
+  std::size_t compared_ = 0;    ///< of them
 };
 
 }  // namespace

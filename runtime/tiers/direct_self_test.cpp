@@ -9,7 +9,6 @@
 #include <tbb/task_arena.h>
 
 #include "runtime/code/direct.h"
-#include "runtime/tiers/direct_comparison.h"
 
 namespace srjit {
 namespace {
@@ -51,10 +50,10 @@ DirectSelfTest::DirectSelfTest(std::shared_ptr<DeviceQueue> queue, std::shared_p
     return;
   }
   fact_ = factOf(limits, store_->precision(), store_->math(), store_->identity());
-  if (const auto stored = cache_->readFact(fact_)) recall(*stored);
+  if (const auto stored = cache_->readFact(fact_)) settle(*stored);
 }
 
-DirectSelfTest::StoredResult DirectSelfTest::lastResult(KernelCache& cache, const DeviceLimits& limits,
+std::pair<bool, std::string> DirectSelfTest::lastResult(KernelCache& cache, const DeviceLimits& limits,
                                                         Precision precision, Math math, std::string_view identity) {
   const std::string stored = cache.readFact(factOf(limits, precision, math, identity)).value_or(kOpen);
   if (stored == kOpen) return {false, "not run yet"};
@@ -62,20 +61,22 @@ DirectSelfTest::StoredResult DirectSelfTest::lastResult(KernelCache& cache, cons
   return {true, stored};
 }
 
-void DirectSelfTest::recall(const std::string& stored) {
-  if (stored == kOpen) return;
-  settle(stored == kPassed ? SelfTestState::kPassed : SelfTestState::kFailed, stored);
-}
-
-void DirectSelfTest::settle(SelfTestState state, std::string difference) {
+/// `result` is a stored value.
+void DirectSelfTest::settle(const std::string& result) {
+  if (result == kOpen) return;
   const std::lock_guard lock(mutex_);
-  state_ = state;
-  if (state == SelfTestState::kPassed) return;
+  state_ = result == kPassed ? SelfTestState::kPassed : SelfTestState::kFailed;
+  if (state_ == SelfTestState::kPassed) return;
   failure_ = Error{Errc::kUnsupported,
                    "the direct tier is off: its code failed the comparison with the interpreter's on this device and "
                    "driver (" +
-                       std::move(difference) + ")",
+                       result + ")",
                    {}};
+}
+
+void DirectSelfTest::keep(const std::string& result) {
+  cache_->writeFact(fact_, result);
+  settle(result);
 }
 
 SelfTestState DirectSelfTest::state() const {
@@ -99,10 +100,10 @@ std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) 
     if (!cancelled) busy_.emplace();
     return busy;
   }
-  if (const auto stored = cache_->readFact(fact_)) recall(*stored);
+  if (const auto stored = cache_->readFact(fact_)) settle(*stored);
   if (isOpen() && lock->marks() < kMaxCrashes) return run(*lock, cancelled);
   lock->unmark();
-  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes ended during the test", kMaxCrashes));
+  if (isOpen()) keep(fmt::format("{} processes ended during the test", kMaxCrashes));
   return failure();
 }
 
@@ -112,35 +113,28 @@ std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>
     lock.mark();
     begun = true;
   };
-  const auto end = [&](SelfTestState state, const std::string& difference) {
+  const auto end = [&](const std::string& result) {
     lock.unmark();  // which needs no memory
-    store(state, difference);
+    keep(result);
   };
   try {
     // Another task of the arena may need the result. A thread that ran it here would wait for itself.
     auto difference =
         tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
     if (!difference) {
-      end(SelfTestState::kOpen, {});
+      end(kOpen);
       return std::move(difference).error();
     }
-    end(difference->empty() ? SelfTestState::kPassed : SelfTestState::kFailed, *difference);
+    end(difference->empty() ? kPassed : *difference);
   } catch (const CudaFailure& failed) {
     const bool unrelated = !begun || isUnrelated(failed.code());
-    end(unrelated ? SelfTestState::kOpen : SelfTestState::kFailed, failed.error().message);
+    end(unrelated ? kOpen : failed.error().message);
     if (unrelated || !responds(*queue_)) throw;
   } catch (...) {
-    end(SelfTestState::kOpen, {});
+    end(kOpen);
     throw;
   }
   return failure();
-}
-
-void DirectSelfTest::store(SelfTestState state, const std::string& difference) {
-  cache_->writeFact(fact_, state == SelfTestState::kPassed ? kPassed
-                           : state == SelfTestState::kOpen ? kOpen
-                                                           : difference);
-  if (state != SelfTestState::kOpen) settle(state, difference);
 }
 
 }  // namespace srjit

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ir/error.h"
 #include "runtime/cache/kernels.h"
@@ -18,21 +20,33 @@
 
 namespace srjit {
 
-/// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. It runs once
-/// for each precision and mode, when direct code is first needed. The result is stored beside the kernels, for this
-/// device, driver and build of the library, until the cache is cleared. Of processes that share a cache one runs the
-/// test at a time; the others wait for it. Direct code that the device does not support may crash the process;
-/// "Forks and crashes" in docs/internals/reliability.md says how crashes are counted. Thread-safe.
+/// Compares direct code with the interpreter's and the CPU's on probes, bit for bit, any NaN being equal to any other.
+/// Returns the first difference as text, empty if there is none.
+///
+/// - Predictions are compared with the interpreter's: every operator of the tier on all pairs of special numbers, then
+///   trees of all operators on numbers of all magnitudes. Once with rows cut into parts; once strided and in one part,
+///   so that warps go from one row group to the next.
+/// - Losses of all shapes (LossSpec) are compared with the CPU's, which needs no assembler: of sums of two columns,
+///   whose predictions are exact in every mode; also in parts and in one.
+///
+/// Calls `begin` before direct code is loaded, after everything else was made ready. Errors: of making the interpreter,
+/// for lack of memory, and kCancelled. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in
+/// parallel on the calling thread's arena.
+Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
+                                      const std::shared_ptr<KernelStore>& store, unsigned threads,
+                                      const std::function<void()>& begin, const std::atomic<bool>& cancelled);
+
+/// Whether compareDirectCode() finds no difference on this device with this driver. It runs once for each precision and
+/// mode, when direct code is first needed. The result is stored beside the kernels, for this device, driver and build
+/// of the library, until the cache is cleared. Of processes that share a cache one runs the test at a time; the others
+/// wait for it. Direct code that the device does not support may crash the process; "Forks and crashes" in
+/// docs/internals/reliability.md says how crashes are counted. Thread-safe.
 class DirectSelfTest {
  public:
-  /// What the cache has of a device, for a report.
-  struct StoredResult {
-    bool failed = false;
-    std::string text;  ///< "passed", "not run yet", or why the tier is off
-  };
-  /// `identity` as KernelStore::identity().
-  static StoredResult lastResult(KernelCache& cache, const DeviceLimits& limits, Precision precision, Math math,
-                                 std::string_view identity);
+  /// The result that the cache has of a device: whether it is a failure, and "passed", "not run yet", or why the tier
+  /// is off. `identity` as KernelStore::identity().
+  static std::pair<bool, std::string> lastResult(KernelCache& cache, const DeviceLimits& limits, Precision precision,
+                                                 Math math, std::string_view identity);
 
   DirectSelfTest(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
                  std::shared_ptr<KernelCache> cache, unsigned threads);
@@ -64,10 +78,9 @@ class DirectSelfTest {
   static constexpr unsigned kMaxCrashes = 2;
 
  private:
-  void recall(const std::string& stored);
   std::optional<Error> run(FileLock& lock, const std::atomic<bool>& cancelled);
-  void settle(SelfTestState state, std::string difference);
-  void store(SelfTestState state, const std::string& difference);
+  void settle(const std::string& result);
+  void keep(const std::string& result);
 
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;

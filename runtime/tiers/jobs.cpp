@@ -21,7 +21,7 @@ class RunningJob {
   ~RunningJob() {
     const std::lock_guard lock(job_->mutex_);
     // Without a result there was no memory for one. A job that did not begin is open.
-    if (began_ && job_->code_ == nullptr && !job_->error_ && !job_->missing_) {
+    if (began_ && job_->code_ == nullptr && !job_->error_) {
       job_->error_ = Error{Errc::kMachine, "out of memory", {}};
     }
     job_->running_ = false;
@@ -32,46 +32,23 @@ class RunningJob {
 
   void cancel() const noexcept { job_->cancel(); }
 
+  /// Makes the code, and stores the result in the job.
   Result<JobQueue::Code> make(const JobQueue::Make& make) {
     began_ = true;
     const Stopwatch watch;
-    auto code = guarded([&] { return make(job_->cancelled_); });
-    if (job_->cancelled_) code = cancellation();
+    auto made = guarded([&] { return make(job_->cancelled_); });
+    if (job_->cancelled_) made = Error{Errc::kCancelled, "compiling was cancelled", {}};
     const std::lock_guard lock(job_->mutex_);
     job_->seconds_ = watch.seconds();
-    return code;
-  }
-
-  /// Stores the result of make() in the job.
-  void keep(Result<JobQueue::Code> made) {
-    const std::lock_guard lock(job_->mutex_);
     if (made) {
-      job_->code_ = std::move(*made);
+      job_->code_ = *made;
     } else {
-      job_->error_ = std::move(made).error();
+      job_->error_ = made.error();
     }
-  }
-
-  /// Whether the code should be made. If not, the job is open again and stores what is missing, or it was cancelled.
-  bool look(const JobQueue::Look& look) {
-    began_ = true;
-    auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });
-    const std::lock_guard lock(job_->mutex_);
-    if (job_->cancelled_) {
-      job_->error_ = cancellation();
-    } else if (!found) {
-      job_->error_ = std::move(found).error();
-    } else if (*found) {
-      job_->missing_ = **found;
-    } else {
-      return true;
-    }
-    return false;
+    return made;
   }
 
  private:
-  static Error cancellation() { return {Errc::kCancelled, "compiling was cancelled", {}}; }
-
   std::shared_ptr<CodeJob> job_;
   bool began_ = false;
 };
@@ -87,12 +64,12 @@ CodeState CodeJob::stateLocked() const noexcept {
 
 CodeJob::View CodeJob::view() const {
   const std::lock_guard lock(mutex_);
-  return {.state = stateLocked(), .code = code_, .error = error_, .seconds = seconds_, .missing = missing_};
+  return {.state = stateLocked(), .code = code_, .error = error_, .seconds = seconds_};
 }
 
 JobQueue::JobQueue(unsigned threads) : background_(static_cast<int>(std::max(threads, 2U)) - 1, 0) {}
 
-void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) {
+void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make) {
   std::shared_ptr<RunningJob> running;
   {
     const std::lock_guard lock(job->mutex_);
@@ -105,12 +82,9 @@ void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) 
     started_.push_back(running);
   }
   // The job ends with the task, whether that runs or not.
-  background_.enqueue(group_->defer([make = std::move(make), look = std::move(look), running = std::move(running)] {
+  background_.enqueue(group_->defer([make = std::move(make), running = std::move(running)] {
     // An exception would end the process in shutDown(). Out of memory, the job ends with an error of its own.
-    (void)guarded([&] {
-      if (!look || running->look(look)) running->keep(running->make(make));
-      return okStatus();
-    });
+    (void)guarded([&] { return running->make(make); });
   }));
 }
 
@@ -130,9 +104,7 @@ Result<JobQueue::Code> JobQueue::join(const std::shared_ptr<CodeJob>& job, tbb::
     running.emplace(job);
   }
   const Alarm alarm(deadline, [&] { running->cancel(); });
-  auto made = arena.execute([&] { return tbb::this_task_arena::isolate([&] { return running->make(make); }); });
-  running->keep(made);
-  return made;
+  return arena.execute([&] { return tbb::this_task_arena::isolate([&] { return running->make(make); }); });
 }
 
 void JobQueue::post(std::function<void()> work) { background_.enqueue(group_->defer(std::move(work))); }

@@ -13,7 +13,6 @@
 #include <tbb/task_group.h>
 
 #include "ir/error.h"
-#include "runtime/code/costs.h"
 #include "runtime/code/parts.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/tiers/policy.h"
@@ -33,7 +32,6 @@ class CodeJob {
     std::optional<Error> error =
         {};              ///< of kFailed, and of kOpen after the making was cancelled or ended at a deadline
     double seconds = 0;  ///< that the last making took
-    std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if making the code did not pay
   };
   View view() const;
 
@@ -53,19 +51,16 @@ class CodeJob {
   Code code_;
   std::optional<Error> error_;
   double seconds_ = 0;
-  std::optional<MissingKernels> missing_;
 };
 
-/// The jobs of one engine. Every job that was started ends before shutDown() returns: with code, with an error, or
-/// because making the code does not pay. Thread-safe.
+/// The jobs of one engine. Every job that was started ends before shutDown() returns, with code or an error.
+/// Thread-safe.
 class JobQueue {
  public:
   using Code = CodeJob::Code;
-  /// Makes the code, and may stop early once `cancelled`; what it gives or throws then is dropped. Other exceptions
-  /// become errors; after one of kLimit, the deadline of a call, the job is open again.
+  /// Makes the code. Once `cancelled`, it may stop early, and its result is dropped. Exceptions become errors; after
+  /// one of kLimit, the deadline of a call, the job is open again.
   using Make = std::function<Result<Code>(const std::atomic<bool>& cancelled)>;
-  /// What the cache lacks if that is too much for the code to be made; nothing if it should be made.
-  using Look = std::function<std::optional<MissingKernels>(const std::atomic<bool>& cancelled)>;
 
   /// Background work has all threads but one, and at least one.
   explicit JobQueue(unsigned threads);
@@ -73,9 +68,9 @@ class JobQueue {
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  /// Makes a job's code in the background, after `look` if there is one, unless the job is running, ready or failed.
-  /// The job runs when this returns. Throws std::bad_alloc, and leaves the job open then.
-  void start(const std::shared_ptr<CodeJob>& job, Make make, Look look = nullptr);
+  /// Makes a job's code in the background, unless the job is running, ready or failed. The job runs when this returns.
+  /// Throws std::bad_alloc, and leaves the job open then.
+  void start(const std::shared_ptr<CodeJob>& job, Make make);
   /// The code of a job: waits while the job is running; if there is no code then, makes it in `arena`. Meanwhile the
   /// calling thread runs no other tasks of that arena, since one of them could wait for this job. At the deadline it
   /// stops waiting, which throws an ErrorException (kLimit), or cancels what it makes; a job that another thread makes

@@ -6,18 +6,10 @@
 namespace srjit {
 namespace {
 
-TierDecision serve(CodeKind kind) {
-  TierDecision decision;
-  decision.serves = kind;
-  return decision;
-}
+TierDecision serve(CodeKind kind) { return {.serves = kind}; }
 
 TierDecision waitFor(CodeKind kind, OnFailure on_failure) {
-  TierDecision decision;
-  decision.wait_for = kind;
-  decision.on_failure = on_failure;
-  decision.serves = kind;
-  return decision;
+  return {.wait_for = kind, .on_failure = on_failure, .serves = kind};
 }
 
 TierDecision decideInterpreted(const TierFacts& facts) {
@@ -43,17 +35,10 @@ bool directPays(const TierFacts& facts) {
   return makingPays(facts.costs.interpret, facts.costs.direct, facts.work.evaluations, facts.work.nodeRows(), seconds);
 }
 
-// Code is compiled if that pays even where all of it must be compiled, or if it would pay with all of it in the cache.
-// Which kernels the cache has is only known after a lookup, since the key of a kernel is that of its graph.
-TierDecision::Start startOfCompiled(const TierFacts& facts) {
-  using Start = TierDecision::Start;
-  const DeviceCosts& costs = facts.costs;
+bool compilingPays(const TierFacts& facts) {
   const ExpectedWork& work = facts.work;
-  const double all = compileSeconds(costs, work.nodes, work.kernels, work.threads);
-  if (makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), all)) return Start::kNow;
-  if (!compilingMissingPays(costs, work, {})) return Start::kNo;
-  if (!facts.missing) return Start::kIfPays;
-  return compilingMissingPays(costs, work, *facts.missing) ? Start::kNow : Start::kNo;
+  const double seconds = compileSeconds(facts.costs, work.nodes, work.kernels, work.threads);
+  return makingPays(facts.costs.interpret, facts.costs.compiled, work.evaluations, work.nodeRows(), seconds);
 }
 
 /// What serves under Tier::kAuto where direct code does not.
@@ -77,11 +62,13 @@ TierDecision decideAuto(const TierFacts& facts) {
   if (facts.has_started || !(facts.work.evaluations > 0)) return decision;
   if (direct == CodeState::kOpen && facts.self_test != SelfTestState::kFailed && !facts.interpreter_refuses &&
       directPays(facts)) {
-    decision.start_direct = true;
+    decision.start = CodeKind::kDirect;
   }
   // LLVM's code is no quicker where direct code is slower than the interpreter: functions take the time.
-  const bool direct_will_serve = decision.start_direct || direct == CodeState::kRunning || facts.direct_was_slower;
-  if (facts.compiled == CodeState::kOpen && !direct_will_serve) decision.start_compiled = startOfCompiled(facts);
+  const bool direct_will_serve = decision.start || direct == CodeState::kRunning || facts.direct_was_slower;
+  if (facts.compiled == CodeState::kOpen && !direct_will_serve && compilingPays(facts)) {
+    decision.start = CodeKind::kCompiled;
+  }
   return decision;
 }
 
@@ -139,12 +126,6 @@ std::size_t bestParts(CodeKind first, const DeviceCosts& costs, const ExpectedWo
   // longer + shorter / parts + parts * kPartSeconds is least here.
   const double best = std::sqrt(std::min(preparing, evaluating) / kPartSeconds);
   return static_cast<std::size_t>(std::clamp(std::round(best), 1.0, static_cast<double>(kMostParts)));
-}
-
-bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing) {
-  const double seconds = loadingSeconds(costs, work.nodes, work.threads) +
-                         compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, work.threads);
-  return makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), seconds);
 }
 
 TierDecision decideTier(const TierFacts& facts) {

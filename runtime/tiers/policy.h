@@ -22,7 +22,7 @@ inline constexpr std::size_t kCodeKinds = 4;
 /// State of one kind of code.
 enum class CodeState {
   kOpen,     ///< may be made: no attempt was made, or it was cancelled
-  kRunning,  ///< is being made, or looked for in the cache
+  kRunning,  ///< is being made
   kReady,
   kFailed,  ///< could not be made
 };
@@ -33,11 +33,11 @@ enum class SelfTestState { kOpen, kPassed, kFailed };
 /// Seconds that the self-test takes where its interpreter must be compiled first.
 inline constexpr double kSelfTestSeconds = 2;
 
-/// What a part of a population takes beside its work: memory, copies that are waited for, launches, for direct code a
-/// module; threads that have nothing left to do when a part is nearly prepared. Of what was measured on an H200 with 16
-/// threads (docs/history/measurements.md), this leaves random trees undivided, and divides mutated formulas.
+/// Fixed costs of a part of a population: memory, waits for copies, launches, for direct code a module, and threads
+/// that idle when a part is nearly prepared. With this value random trees stay undivided and mutated formulas are
+/// divided, as measurements on an H200 with 16 threads suggest (docs/history/measurements.md).
 inline constexpr double kPartSeconds = 0.3e-3;
-/// More parts are not made.
+/// The largest number of parts.
 inline constexpr std::size_t kMostParts = 8;
 
 /// The work that code is made for.
@@ -80,34 +80,21 @@ struct TierFacts {
   bool direct_was_tried = false;   ///< this evaluation has waited for direct code, and there is none
   CodeState compiled = CodeState::kOpen;
   CodeState compiled_refused = CodeState::kOpen;
-  std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if there was one
-  bool has_started = false;                    ///< this evaluation has started something in the background
+  bool has_started = false;  ///< this evaluation has started something in the background
 };
-
-/// Whether it pays to replace the interpreter by compiled code of which only `missing` must be compiled; the rest is
-/// loaded.
-bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
 
 /// Outcome of an evaluation if code that it waits for cannot be made.
 enum class OnFailure {
   kReturn,                   ///< it ends with the error
-  kReturnUnlessUnsupported,  ///< likewise, but after Errc::kUnsupported decideTier() is asked again
+  kReturnUnlessUnsupported,  ///< the same, but after Errc::kUnsupported decideTier() is asked again
   kDecide,                   ///< decideTier() is asked again
 };
 
 /// What to do for one evaluation.
 struct TierDecision {
-  enum class Start {
-    kNo,
-    kNow,
-    kIfPays,  ///< after a cache lookup, if compilingMissingPays() by what is missing
-  };
-
-  /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect, and nothing if the
-  /// evaluation has started something before.
-  bool start_direct = false;
-  Start start_compiled = Start::kNo;
-  bool starts() const noexcept { return start_direct || start_compiled != Start::kNo; }
+  /// The code to start making in the background, before the wait. None while `wait_for` is kDirect, and none if the
+  /// evaluation has started some before.
+  std::optional<CodeKind> start = {};
 
   /// The code to wait for. After the wait decideTier() is asked again with the new state of that code, and with
   /// `has_started` if this decision starts something. Without a value, `serves` is ready.

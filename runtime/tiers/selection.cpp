@@ -28,9 +28,8 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       arena_(arena),
       jobs_(threads),
       costs_(cache, costsName(queue_->cuda->limits(), *store_), typicalCosts(store_->precision(), store_->math()),
-             jobs_),
-      self_test_(queue_, store_, cache, threads),
-      maker_(queue_, store_, arena, costs_, threads) {}
+             [this](std::function<void()> task) { jobs_.post(std::move(task)); }),
+      self_test_(queue_, store_, cache, threads) {}
 
 ExpectedWork TierSelection::workOf(std::size_t expressions, std::size_t tokens, std::size_t rows,
                                    double evaluations) const {
@@ -65,42 +64,40 @@ double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, co
   return seconds / static_cast<double>(source.tokens);
 }
 
-void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
-  const ProgramSource& source = *state.source;
-  const GraphSource graphs_of{source, state.subtrees.get(), deadline};
+void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
+                                 std::shared_ptr<GraphFilter> filter) {
+  const GraphSource source{*state.source, filter.get(), deadline};
   const Tier tier = state.info.tier;
-  auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
-  state.on_device = program;
+  const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
+  state.code = program;
   const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
     state.failures = failures;
     state.info.nodes_after = nodes;
     state.info.seconds_passes = seconds_passes;
   };
-  const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
+  const ExpectedWork announced = workOf(*state.source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
   if (first == CodeKind::kDirect) {
-    ProgramGraphs graphs = maker_.directGraphs(graphs_of);
-    record(graphs.failures, graphs.nodes, graphs.seconds);
-    program->setGraphs(std::move(graphs));
+    Graphs made = graphs(source);
+    record(made.failures, made.nodes, made.seconds);
+    program->setGraphs(std::move(made));
   } else if (first == CodeKind::kCompiled) {
-    KernelPlan plan = maker_.compilePlan(graphs_of, jobs_.isShutDown());
-    record(plan.failures, plan.nodes, plan.seconds_passes);
+    Graphs plan = arena_.execute([&] { return planOf(source, allOf(*state.source), jobs_.isShutDown()); });
+    record(plan.failures, plan.nodes, plan.seconds);
     program->setPlan(std::move(plan));
   } else {
-    if (isEncodedOnDevice(source) && !source.is_continued) prepareFrontEnd();
-    Code code = maker_.interpreted(graphs_of);
+    prepareFrontEnd(*state.source);
+    const Code code = interpreted(source);
     record(code->failures, code->report.nodes, code->report.seconds_passes);
+    if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);  // Those are compiled.
     state.info.seconds_codegen = code->report.seconds_codegen;
     state.info.recurring = code->report.recurring;
     state.info.encoded_on_device = code->report.on_device;
-    // What the interpreter refuses is compiled under Tier::kAuto.
-    if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
-    program->setInterpreted(std::move(code));
+    program->setInterpreted(code);
   }
-  if (state.subtrees == nullptr) return;
-  state.subtrees->close();
-  state.info.subtrees_read = state.subtrees->columns();
-  state.info.nodes_spared = state.subtrees->sparedNodes();
+  if (filter == nullptr) return;
+  filter->close(state.info);
+  program->setFilter(std::move(filter));
 }
 
 void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
@@ -111,32 +108,7 @@ void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code
                             : code.direct    ? std::pair(CodeKind::kDirect, &DeviceCosts::direct)
                                              : std::pair(CodeKind::kCompiled, &DeviceCosts::compiled);
   program.recordSecondsPerRow(kind, seconds / static_cast<double>(rows));
-  costs_.recordRunTime(cost, node_rows, seconds);
-}
-
-// What encodes populations on the device is loaded, or made, in the background: no population waits for the assembler,
-// which may be the driver's. Where that fails, the host encodes. Making begins with the second population: the end of
-// an engine waits for the assembler, and one that encodes a single population would wait in vain.
-void TierSelection::prepareFrontEnd() {
-  (void)guarded([&] {
-    const bool is_first = !has_had_population_for_device_.exchange(true);
-    if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return okStatus();
-    jobs_.post([store = store_, queue = queue_] {
-      (void)guarded([&] {
-        const CurrentContext current(*queue->cuda);
-        return store->makeFrontEnd(queue->uploads);
-      });
-    });
-    return okStatus();
-  });
-}
-
-TierSelection::Code TierSelection::interpreted(const Program::State& state, const Deadline& deadline) {
-  DeviceProgram& program = *state.on_device;
-  if (program.interpreted() == nullptr) {
-    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get(), deadline}));
-  }
-  return program.interpreted();
+  costs_.addRun(cost, node_rows, seconds);
 }
 
 /// One call of codeFor().
@@ -153,7 +125,7 @@ struct TierSelection::Query {
 
 // Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.
 void TierSelection::findFacts(Query& query) const {
-  DeviceProgram& program = *query.state.on_device;
+  DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
   if (facts.tier == Tier::kAuto) {
     facts.costs = costs();
@@ -172,7 +144,6 @@ void TierSelection::findFacts(Query& query) const {
   if (facts.tier == Tier::kAuto || facts.tier == Tier::kCompile) {
     const CodeJob::View compiled = program.job(query.kind, CodeKind::kCompiled)->view();
     facts.compiled = compiled.state;
-    facts.missing = compiled.missing;
     query.codeOf(CodeKind::kCompiled) = compiled.code;
   }
 }
@@ -180,7 +151,7 @@ void TierSelection::findFacts(Query& query) const {
 Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, const KernelKind& kind,
                                                    const DeviceData& data, bool is_evaluated,
                                                    const Deadline& deadline) {
-  DeviceProgram& program = *state.on_device;
+  DeviceProgram& program = deviceProgramOf(state);
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
   Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
@@ -197,34 +168,31 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
   findFacts(query);
   for (;;) {
     const TierDecision decision = decideTier(facts);
-    // Without memory for a job, the evaluation is served as it is.
-    (void)guarded([&] {
-      startInBackground(query, decision);
-      return okStatus();
-    });
+    if (decision.start) startInBackground(query, *decision.start);
     if (!decision.wait_for) return query.codeOf(decision.serves);
-    facts.has_started = facts.has_started || decision.starts();
+    facts.has_started = facts.has_started || decision.start;
     if (Status made = await(query, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
   }
 }
 
 // Waits for code, and makes it unless another thread does. The facts then have the result.
 Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
-  const Program::State& state = query.state;
+  DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
+  const GraphSource source{*query.state.source, program.filter().get(), query.deadline};
   if (code == CodeKind::kInterpreted) {
-    query.codeOf(code) = interpreted(state, query.deadline);
+    if (program.interpreted() == nullptr) program.setInterpreted(interpreted(source));
+    query.codeOf(code) = program.interpreted();
     facts.has_interpreted = true;
-    facts.interpreter_refuses = state.on_device->interpreterRefuses();
+    facts.interpreter_refuses = program.interpreterRefuses();
     return okStatus();
   }
-  const Order order{query.kind, code, query.rows};
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   const auto make_code = [&](const std::atomic<bool>& cancelled) {
-    return make({*state.source, state.subtrees.get(), query.deadline}, state.on_device.get(), order, cancelled);
+    return make(code, source, &program, query.kind, query.rows, cancelled);
   };
-  Result<Code> made = jobs_.join(state.on_device->job(order.kind, code), arena, make_code, query.deadline);
+  Result<Code> made = jobs_.join(program.job(query.kind, code), arena, make_code, query.deadline);
   query.deadline.check();
   const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
                                                             !made && made.error().code != Errc::kUnsupported);
@@ -241,47 +209,17 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   return okStatus();
 }
 
-void TierSelection::startInBackground(const Query& query, const TierDecision& decision) {
-  using Start = TierDecision::Start;
-  const Program::State& state = query.state;
-  const TierFacts& facts = query.facts;
-  const auto start = [&](CodeKind code, JobQueue::Look look) {
-    // The program may be destroyed before the job ends.
-    jobs_.start(
-        state.on_device->job(query.kind, code),
-        [this, source = state.source, subtrees = state.subtrees, order = Order{query.kind, code, query.rows}](
-            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, order, cancelled); },
-        std::move(look));
-  };
-  if (decision.start_direct) start(CodeKind::kDirect, nullptr);
-  if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
-  if (decision.start_compiled != Start::kIfPays) return;
-  const auto pays = [costs = facts.costs, work = facts.work](const MissingKernels& missing) {
-    return compilingMissingPays(costs, work, missing);
-  };
-  start(CodeKind::kCompiled,
-        [this, source = state.source, subtrees = state.subtrees, kind = query.kind,
-         pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
-          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
-          return pays(missing) ? std::nullopt : std::optional(missing);
-        });
-}
-
-// Machine code: interpreted() makes the other. `program` is null in the background, where kCompiledRefused is never
-// made: it serves only an evaluation that waits.
-Result<TierSelection::Code> TierSelection::make(const GraphSource& source, const DeviceProgram* program,
-                                                const Order& order, const std::atomic<bool>& cancelled) {
-  const CurrentContext current(*queue_->cuda);
-  if (order.code == CodeKind::kDirect) {
-    // Other programs need the self-test, too, so the end of this one does not cancel it.
-    if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
-    return maker_.direct(source, program != nullptr ? program->graphs() : nullptr, order.kind, order.rows, cancelled);
-  }
-  if (order.code == CodeKind::kCompiledRefused) {
-    return maker_.compiled(source, program->refused(), nullptr, order.kind, cancelled);
-  }
-  return maker_.compiled(source, CodeMaker::allOf(source.program), program != nullptr ? program->plan() : nullptr,
-                         order.kind, cancelled);
+// Without memory for a job, the evaluation is served as it is. The program may be destroyed before the job ends.
+void TierSelection::startInBackground(const Query& query, CodeKind code) {
+  (void)guarded([&] {
+    DeviceProgram& program = deviceProgramOf(query.state);
+    jobs_.start(program.job(query.kind, code),
+                [this, code, source = query.state.source, filter = program.filter(), kind = query.kind,
+                 rows = query.rows](const std::atomic<bool>& cancelled) {
+                  return make(code, {*source, filter.get()}, nullptr, kind, rows, cancelled);
+                });
+    return okStatus();
+  });
 }
 
 }  // namespace srjit

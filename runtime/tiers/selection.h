@@ -1,17 +1,18 @@
-// With which code a program is evaluated on a GPU, and background compilation of faster code.
+// With which code a program is evaluated on a GPU; makes that code, now or in the background.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <tbb/task_arena.h>
 
+#include "runtime/code/calibration.h"
 #include "runtime/code/kernel_store.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/gpu/queue.h"
-#include "runtime/tiers/code_maker.h"
-#include "runtime/tiers/cost_recorder.h"
 #include "runtime/tiers/device_program.h"
 #include "runtime/tiers/direct_self_test.h"
 #include "runtime/tiers/jobs.h"
@@ -25,16 +26,19 @@ namespace srjit {
 /// Thread-safe. Throws CudaFailure, OutOfMemory, std::bad_alloc; the calling thread has a current context.
 class TierSelection {
  public:
+  using Code = std::shared_ptr<const DeviceCode>;
+
   /// `arena` must outlive it.
   TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
                 std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
-  /// Cancels what is being made, and waits for it.
+  /// Cancels all jobs, and waits for them.
   ~TierSelection() { jobs_.shutDown(); }
   TierSelection(const TierSelection&) = delete;
   TierSelection& operator=(const TierSelection&) = delete;
 
   /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
-  void makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline);
+  void compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
+                    std::shared_ptr<GraphFilter> filter);
 
   /// As Executor::bestParts().
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
@@ -47,42 +51,44 @@ class TierSelection {
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:
   /// why the code that the tier demands cannot be made. Throws an ErrorException (kLimit) if making it, or waiting for
   /// it, takes until the deadline; what this call makes is cancelled then.
-  Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,
-                                                    const DeviceData& data, bool is_evaluated,
-                                                    const Deadline& deadline);
+  Result<Code> codeFor(const Program::State& state, const KernelKind& kind, const DeviceData& data, bool is_evaluated,
+                       const Deadline& deadline);
 
-  /// A loss of the program's expressions by `code`, over so many rows, took so many seconds of the device. Evaluations
-  /// that are too small, or by more than one kind of code, are left out.
+  /// Records the device's seconds for a loss of the program's expressions by `code` over `rows` rows. Leaves out
+  /// evaluations that are too small, or by more than one kind of code.
   void recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds);
 
  private:
-  using Code = std::shared_ptr<const DeviceCode>;
-  /// Code to be made.
-  struct Order {
-    KernelKind kind;
-    CodeKind code;
-    std::size_t rows = 0;  ///< of the data; direct code keeps the shape of the first
-  };
   struct Query;
 
   ExpectedWork workOf(const ProgramSource& source, std::size_t rows, double evaluations) const;
   ExpectedWork workOf(std::size_t expressions, std::size_t tokens, std::size_t rows, double evaluations) const;
-  void prepareFrontEnd();
-  Code interpreted(const Program::State& state, const Deadline& deadline);
   void findFacts(Query& query) const;
   Status await(Query& query, CodeKind code, OnFailure on_failure);
-  void startInBackground(const Query& query, const TierDecision& decision);
-  Result<Code> make(const GraphSource& source, const DeviceProgram* program, const Order& order,
-                    const std::atomic<bool>& cancelled);
+  void startInBackground(const Query& query, CodeKind code);
+
+  // Of making.cpp.
+  static std::vector<std::uint32_t> allOf(const ProgramSource& source);
+  CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
+  void prepareFrontEnd(const ProgramSource& source);
+  Code interpreted(const GraphSource& source) const;
+  Graphs graphs(const GraphSource& source) const;
+  Graphs planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                const std::atomic<bool>& cancelled) const;
+  Result<Code> make(CodeKind code, const GraphSource& source, const DeviceProgram* program, const KernelKind& kind,
+                    std::size_t rows, const std::atomic<bool>& cancelled);
+  Code direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
+              const std::atomic<bool>& cancelled);
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* plan,
+                const KernelKind& kind, const std::atomic<bool>& cancelled);
 
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
   unsigned threads_;
   tbb::task_arena& arena_;
   JobQueue jobs_;
-  CostRecorder costs_;
+  Calibration costs_;
   DirectSelfTest self_test_;
-  CodeMaker maker_;
   std::atomic<bool> has_had_population_for_device_ = false, asked_for_front_end_ = false;
 };
 

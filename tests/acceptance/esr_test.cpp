@@ -20,6 +20,7 @@
 
 #include "ir/reference.h"
 #include "runtime/engine.h"
+#include "tests/generators/graphs.h"
 #include "tools/files/data.h"
 #include "tools/files/expressions.h"
 
@@ -259,8 +260,7 @@ TEST_F(EsrSlow, F32Sample) {
     const Dataset data = engine.upload(view()).value();
     CompileOptions options{.tier = Tier::kInterpret};
     if (math == Math::kFast) {
-      options.pipeline =
-          Pipeline::parse("fold,simplify,fold-functions,simplify-precise,fma,hoist,schedule", math).value();
+      options.pipeline = Pipeline::parse(passOfRules(Math::kPrecise) + ",fma,hoist,schedule", math).value();
     }
     Agreement agreement;
     double ignored = 0;

@@ -56,7 +56,7 @@ std::set<std::string> linesNamed(const std::string& text) {
 TEST(SourceMap, PtxHasTheSameInstructionsAndNamesEveryNode) {
   const Dag dag = graphOf("exp(x0) + x1*2 + sin(x0)");
   const SourceMap map = mapOf(dag);
-  const std::string plain = rowsPtx({&dag, 1}, {}).value(), placed = rowsPtx({&dag, 1}, {}, {}, {&map, 1}).value();
+  const std::string plain = rowsPtx({&dag, 1}, {}).value(), placed = rowsPtx({&dag, 1}, {}, {&map, 1}).value();
   EXPECT_EQ(instructionsOf(placed), instructionsOf(plain));
   EXPECT_THAT(plain, Not(HasSubstr(".loc")));
   EXPECT_THAT(placed, HasSubstr("expressions.txt"));
@@ -89,7 +89,7 @@ TEST(SourceMap, IrHasPlacesAsCommentsAndIsTheSameWithoutThem) {
 TEST(SourceMap, NodesWithoutAPlaceHaveNone) {
   const Dag dag = graphOf("x0 + p0");
   const SourceMap map{"expressions.txt", "", {}};
-  EXPECT_TRUE(linesNamed(rowsPtx({&dag, 1}, {}, {}, {&map, 1}).value()).empty());
+  EXPECT_TRUE(linesNamed(rowsPtx({&dag, 1}, {}, {&map, 1}).value()).empty());
 }
 
 }  // namespace

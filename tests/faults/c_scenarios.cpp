@@ -3,7 +3,7 @@
 
 #include "runtime/c_api/handles.h"
 #include "tests/faults/callers_columns.h"
-#include "tests/faults/engine_calls.h"
+#include "tests/faults/scenarios.h"
 #include "tests/runtime/c_api/owned.h"
 
 namespace srjit {

@@ -3,7 +3,7 @@
 
 #include "runtime/cache/kernels.h"
 #include "runtime/platform/trace_events.h"
-#include "tests/faults/engine_calls.h"
+#include "tests/faults/scenarios.h"
 #include "tests/runtime/cache/images.h"
 #include "tools/files/output.h"
 
@@ -104,7 +104,7 @@ Calls outputFile(World& world, std::string_view before) {
 Calls newFile(World& world) { return outputFile(world, ""); }
 Calls replacedFile(World& world) { return outputFile(world, "what was there"); }
 
-/// A trace to a file changes no results; the end of the trace says what was lost of it.
+/// A trace to a file changes no results; the end of the trace reports lost events.
 Calls tracedLosses(World& world) {
   const auto calls = predictions(world, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret});
   return [calls, path = world.scratch.path("trace.json")] {

@@ -51,7 +51,7 @@ std::span<const FaultKind> faultKinds();
 /// A fault in one run. The destructor ends it.
 class Fault {
  public:
-  /// `n` is 0 to count alone. `device` is the one that is lost.
+  /// `n` is 0 only to count. `device` is the one that is lost.
   Fault(const FaultKind& kind, std::size_t n, FakeDriver& driver, int device);
   ~Fault();
   Fault(const Fault&) = delete;

@@ -1,4 +1,4 @@
-// Points where the machine can fail the library: allocations and calls of the system, which are counted, and of which
+// Points where the machine can fail the library: allocations and calls of the system. They are counted, and
 // one fails on demand. (Calls of the driver fail in its model, tests/gpu_model/fake_driver.h.)
 //
 // How it works, in release builds and under AddressSanitizer alike: this program defines `operator new` in all its
@@ -7,7 +7,7 @@
 // make the system call themselves. AddressSanitizer's definitions of the same names are weak; it goes on checking what
 // malloc gives.
 //
-// What is not counted:
+// Not counted are:
 // - What runs under a SparedScope: models of the machine, and tests.
 // - Allocations under an LlvmScope: LLVM cannot recover (docs/internals/reliability.md, "Memory").
 // - Memory of libraries that does not come from `operator new`: oneTBB's tasks, the memory of exceptions, glibc's own.
@@ -40,7 +40,7 @@ std::size_t endInjection() noexcept;
 /// Whether a call has failed since inject().
 bool hasFailed() noexcept;
 
-/// Counts a call; whether it fails. `name` of kSystem alone.
+/// Counts a call; whether it fails. `name` only of kSystem.
 bool failsHere(PointKind kind, std::string_view name = {}) noexcept;
 /// The errno of the injection.
 int injectedNumber() noexcept;

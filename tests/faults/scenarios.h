@@ -48,7 +48,7 @@ struct Outcome {
     is_cut = is_cut || !result;
     return result.ok();
   }
-  /// Likewise, and adds the value.
+  /// The same, and adds the value.
   template <class Value>
   bool take(const Result<Value>& result) {
     if (isThere(result)) add(*result);
@@ -70,7 +70,7 @@ void dropped(Object&& object) {
   const auto last = std::forward<Object>(object);
 }
 
-/// The calls that are tried. May be called several times; owns what was prepared.
+/// The calls that are tried. May be called several times; owns the preparation.
 using Calls = std::function<Outcome()>;
 
 struct Scenario {
@@ -81,6 +81,11 @@ struct Scenario {
   /// Calls that are documented to throw std::bad_alloc are among them.
   bool may_throw = false;
 };
+
+/// A new engine, and one evaluation: what an engine makes at its first use.
+Calls firstUse(World& world, const EngineOptions& options);
+/// Predictions of a program that has served before.
+Calls predictions(World& world, const EngineOptions& options);
 
 std::span<const Scenario> gpuScenarios();
 std::span<const Scenario> hostScenarios();

@@ -80,34 +80,20 @@ int mknod(const char* path, mode_t mode, dev_t device) noexcept {
   return static_cast<int>(called("mkdir", SYS_mknodat, AT_FDCWD, path, mode, device));
 }
 
-int open(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const unsigned mode = hasMode(flags) ? va_arg(list, unsigned) : 0;
-  va_end(list);
-  return opened(AT_FDCWD, path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const unsigned mode = hasMode(flags) ? va_arg(list, unsigned) : 0;
-  va_end(list);
-  return opened(AT_FDCWD, path, flags, mode);
-}
-int openat(int folder, const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const unsigned mode = hasMode(flags) ? va_arg(list, unsigned) : 0;
-  va_end(list);
-  return opened(folder, path, flags, mode);
-}
-int openat64(int folder, const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const unsigned mode = hasMode(flags) ? va_arg(list, unsigned) : 0;
-  va_end(list);
-  return opened(folder, path, flags, mode);
-}
+// Of a variadic function only its own body can read the arguments.
+#define SRJIT_OPEN(name, folder, ...)                                     \
+  int name(__VA_ARGS__ __VA_OPT__(, ) const char* path, int flags, ...) { \
+    va_list list;                                                         \
+    va_start(list, flags);                                                \
+    const unsigned mode = hasMode(flags) ? va_arg(list, unsigned) : 0;    \
+    va_end(list);                                                         \
+    return opened(folder, path, flags, mode);                             \
+  }
+SRJIT_OPEN(open, AT_FDCWD)
+SRJIT_OPEN(open64, AT_FDCWD)
+SRJIT_OPEN(openat, at, int at)
+SRJIT_OPEN(openat64, at, int at)
+#undef SRJIT_OPEN
 
 int flock(int file, int operation) noexcept { return static_cast<int>(called("flock", SYS_flock, file, operation)); }
 void* mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {

@@ -151,7 +151,7 @@ class Session {
   }
 
   void compile() {
-    static constexpr const char* kPasses[] = {nullptr, nullptr, "standard", "none", "fold,simplify", "fold,,", "?"};
+    static constexpr const char* kPasses[] = {nullptr, nullptr, "standard", "none", "simplify,fma", "fma,,", "?"};
     Sized<srjit_compile_options> options(bytes_);
     constexpr std::int32_t kTiers[] = {SRJIT_TIER_OF_ENGINE, SRJIT_TIER_INTERPRET, SRJIT_TIER_DIRECT, -1, 9};
     options->tier = kTiers[bytes_.byte() % 16 < 12 ? 0 : bytes_.below(std::size(kTiers))];

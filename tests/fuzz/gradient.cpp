@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "ir/text.h"
-#include "passes/gradient/derived_batch.h"
+#include "passes/gradient/deriver.h"
 #include "tests/fuzz/harness/graph_input.h"
 #include "tests/generators/dual.h"
 #include "tests/generators/graphs.h"
@@ -33,12 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<double> variables = input.numbers(GraphInput::kVariables);
   const std::vector<double> parameters = input.numbers(GraphInput::kParameters);
   const Expression expression = input.batch(1).front();
-  static DerivedBatch by_parameter(Precision::kF64, Math::kStrict,
-                                   {.quantity = Quantity::kJacobian, .columns = GraphInput::kVariables});
-  static DerivedBatch by_variable(
-      Precision::kF64, Math::kStrict,
-      {.quantity = Quantity::kJacobian, .by = DerivativesBy::kVariables, .columns = GraphInput::kVariables});
-  DerivedBatch& derived = by_parameters ? by_parameter : by_variable;
+  static BatchOptimizer by_parameter(Precision::kF64, Math::kStrict, Derivation{.columns = GraphInput::kVariables});
+  static BatchOptimizer by_variable(Precision::kF64, Math::kStrict,
+                                    Derivation{.by = DerivativesBy::kVariables, .columns = GraphInput::kVariables});
+  BatchOptimizer& derived = by_parameters ? by_parameter : by_variable;
   derived.add(Population({&expression, 1})[0]);
   const Dag graph = derived.take();
   const std::size_t count = by_parameters ? expression.parameterCount() : GraphInput::kVariables;

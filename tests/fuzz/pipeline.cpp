@@ -1,14 +1,15 @@
-// Decodes any bytes to a batch of expressions. Invariant: its graph, the graph after passes, the bytecode and the host
-// program compute the same values.
+// Decodes any bytes to a batch of expressions. Invariants: its graph, the graph after passes, the bytecode and the host
+// program compute the same values; one walk over the tokens (BatchOptimizer), the standard pipeline, and its passes one
+// at a time give the same graph; each pass that says so keeps every bit.
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <vector>
 
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
+#include "passes/gradient/deriver.h"
+#include "passes/pass.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/fuzz/harness/graph_input.h"
 #include "tests/generators/graphs.h"
@@ -16,8 +17,8 @@
 namespace {
 
 using namespace srjit;
-
 using fuzz::GraphInput;
+using fuzz::require;
 constexpr std::uint32_t kVariables = GraphInput::kVariables, kParameters = GraphInput::kParameters;
 
 struct Row {
@@ -34,11 +35,44 @@ std::vector<T> valuesIn(const Dag& dag, const Row& row) {
 template <class T>
 void requireSame(const std::vector<T>& got, const std::vector<T>& wanted, const char* what, const Dag& dag) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (got.size() == wanted.size() && sameBits(got[i], wanted[i])) continue;
-    std::fprintf(stderr, "%s: root %zu is %.17g, not %.17g\n%s", what, i, static_cast<double>(got.at(i)),
-                 static_cast<double>(wanted[i]), printDag(dag).c_str());
-    std::abort();
+    require(got.size() == wanted.size() && sameBits(got[i], wanted[i]), what, [&] {
+      return fmt::format("root {} is {}, not {}\n{}", i, static_cast<double>(got.at(i)), static_cast<double>(wanted[i]),
+                         printDag(dag));
+    });
   }
+}
+
+/// The graph of the standard passes, one at a time.
+template <class T>
+Dag checkPasses(const std::vector<Expression>& batch, Math math, const std::vector<Row>& rows) {
+  const Pipeline pipeline = Pipeline::standard(math);
+  const Dag given = Dag::fromExpressions(batch, kPrecisionOf<T>);
+  Dag stepwise = given;
+  for (const Pass& pass : pipeline.passes()) {
+    Dag next = pass.run(stepwise, {math});
+    if (pass.exactness == Exactness::kExact) {
+      for (const Row& row : rows) {
+        requireSame(valuesIn<T>(next, row), valuesIn<T>(stepwise, row), pass.name.c_str(), stepwise);
+      }
+    }
+    stepwise = std::move(next);
+  }
+  const Dag whole = pipeline.run(given, {math});
+  require(whole == stepwise, "a pipeline is its passes",
+          [&] { return printDag(whole) + "passes\n" + printDag(stepwise); });
+  // Kept, so that what an input leaves behind would be seen.
+  static BatchOptimizer optimizers[] = {
+      {kPrecisionOf<T>, Math::kStrict}, {kPrecisionOf<T>, Math::kPrecise}, {kPrecisionOf<T>, Math::kFast}};
+  BatchOptimizer& optimizer = optimizers[math == Math::kStrict ? 0 : math == Math::kPrecise ? 1 : 2];
+  const Population population(batch);
+  for (std::size_t e = 0; e < population.size(); ++e) optimizer.add(population[e]);
+  const Dag walked = optimizer.take();
+  require(walked == whole, "one walk gives the pipeline's graph",
+          [&] { return printDag(walked) + "pipeline\n" + printDag(whole); });
+  if (math == Math::kStrict) {
+    for (const Row& row : rows) requireSame(valuesIn<T>(whole, row), valuesIn<T>(given, row), "strict passes", given);
+  }
+  return whole;
 }
 
 const HandlerTable& tableFor(Precision precision, Math math, unsigned depth) {
@@ -56,10 +90,7 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
   options.staged_columns = kVariables;
   options.max_slots = 1u << 16;
   const auto code = encode(dag, table, options);
-  if (!code) {
-    std::fprintf(stderr, "no bytecode: %s\n%s", code.error().message.c_str(), printDag(dag).c_str());
-    std::abort();
-  }
+  require(code.ok(), "there is bytecode", [&] { return code.error().message + '\n' + printDag(dag); });
   const HostProgram program = encodeForHost(dag).value();
   for (const Row& row : rows) {
     std::vector<double> parameters;
@@ -75,13 +106,7 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
 
 template <class T>
 void check(const std::vector<Expression>& batch, Math math, unsigned depth, const std::vector<Row>& rows) {
-  constexpr auto kPrecision = kPrecisionOf<T>;
-  const Dag given = Dag::fromExpressions(batch, kPrecision);
-  const Dag dag = Pipeline::standard(math).run(given, {math});
-  if (math == Math::kStrict) {
-    for (const Row& row : rows) requireSame(valuesIn<T>(dag, row), valuesIn<T>(given, row), "strict passes", given);
-  }
-  checkPrograms(dag, tableFor(kPrecision, math, depth), rows);
+  checkPrograms(checkPasses<T>(batch, math, rows), tableFor(kPrecisionOf<T>, math, depth), rows);
 }
 
 }  // namespace

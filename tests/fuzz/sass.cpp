@@ -5,7 +5,6 @@
 
 #include "compiler/sass/encode.h"
 #include "compiler/sass/listing.h"
-#include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "tests/fuzz/harness/bytes.h"
 

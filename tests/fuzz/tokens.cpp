@@ -147,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (options % 4 >= 2) arrays.constants.clear();
   checkPopulation(arrays.view(notation));
   checkNotations(arrays.view(notation));
-  // Now wrong ones: checkArrays() decides alone.
+  // Now wrong ones: only checkArrays() decides.
   if (options >= 128) {
     arrays.offsets[options % arrays.offsets.size()] += static_cast<std::int8_t>(options << 1);
     const auto& offsets = arrays.offsets;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sass/print.h"
+#include "compiler/sass/listing.h"
 #include "tests/compiler/direct/emitted.h"
 #include "tests/compiler/direct/run.h"
 #include "tests/fuzz/harness/direct_input.h"
@@ -85,7 +85,7 @@ bool readTooEarly(Mutant& code, std::size_t writer) {
   return true;
 }
 
-/// The next instruction reads what was just written.
+/// The next instruction reads the register just written.
 bool readAtOnce(Mutant& code, std::size_t writer) {
   Instruction& i = code.at(writer);
   if (writer + 1 >= code.size() || branches(i) || code.isVariable(writer) || !hasResult(i) || isWideMultiply(i)) {

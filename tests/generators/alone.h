@@ -12,7 +12,7 @@ struct Alone {
   static constexpr GradientOptions kGradient{.loss = {.kind = LossKind::kRmse, .nan = NanPolicy::kSkip}};
   static FitOptions fitOptions() { return {.iterations = 6}; }
 
-  /// Evaluates the workload, which has a target and must outlive what is given.
+  /// Evaluates the workload, which has a target and must outlive the result.
   static Alone of(const Engine& engine, const Workload& w) {
     const Dataset data = engine.upload(w.view()).value();
     const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});

@@ -20,16 +20,9 @@ double wideValue(Random& random) {
 template <class T>
 double specialValue(Random& random) {
   using Limits = std::numeric_limits<T>;
-  constexpr T kSpecial[] = {0,
-                            -T(0),
-                            Limits::infinity(),
-                            -Limits::infinity(),
-                            Limits::quiet_NaN(),
-                            Limits::max(),
-                            Limits::lowest(),
-                            Limits::min(),
-                            Limits::denorm_min(),
-                            -Limits::denorm_min()};
+  constexpr T kMost = Limits::infinity(), kLargest = Limits::max(), kLeast = Limits::denorm_min();
+  constexpr T kSpecial[] = {0,        -T(0),     kMost,         -kMost, Limits::quiet_NaN(),
+                            kLargest, -kLargest, Limits::min(), kLeast, -kLeast};
   return static_cast<double>(kSpecial[random.below(std::size(kSpecial))]);
 }
 

@@ -29,7 +29,7 @@ std::vector<std::vector<double>> randomColumns(Random& random, std::size_t count
                                                Precision precision = Precision::kF64);
 
 /// Operands of mod, `count` dividends and then as many divisors: of any bits, whose quotients are of any size, and
-/// multiples with what is beside them.
+/// multiples with their neighbours.
 template <class T>
 std::vector<T> remainderOperands(Random& random, std::size_t count) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;

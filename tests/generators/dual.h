@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "ir/expression.h"
+#include "ir/postfix.h"
 #include "ir/rows.h"
+#include "tests/ir/domains.h"
 
 namespace srjit {
 
@@ -25,38 +27,29 @@ struct Dual {
 /// `expression` by the parameter or variable (`kind`) of index `by`.
 inline Dual dualOf(const Expression& expression, std::span<const double> variables, std::span<const double> parameters,
                    Token::Kind kind, std::size_t by) {
-  std::vector<Dual> stack;
-  for (const Token& token : expression.tokens()) {
-    const auto arity = static_cast<std::size_t>(token.arity());
-    Dual result;
-    if (token.kind != Token::Kind::kOp) {
-      result.depends = token.kind == kind && token.index == by;
-      result.value = token.kind == Token::Kind::kConstant   ? token.value
-                     : token.kind == Token::Kind::kVariable ? variables[token.index]
-                                                            : parameters[token.index];
-      result.derivative = result.magnitude = result.depends ? 1 : 0;
-    } else {
-      std::array<double, 3> x{};
-      for (std::size_t k = 0; k < arity; ++k) x[k] = stack[stack.size() - arity + k].value;
-      result.value = applyRow<double>(token.op, x[0], x[1], x[2]);
-      for (std::size_t k = 0; k < arity; ++k) {
-        const Dual& operand = stack[stack.size() - arity + k];
-        const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
-        if (!operand.depends) continue;
-        result.depends = true;
-        // As in a branch that is not taken: what is below does not count, whatever it is.
-        if (outer != 0) {
-          result.derivative += outer * operand.derivative;
-          result.magnitude += std::fabs(outer) * operand.magnitude;
-          const double exponent = std::fabs(std::log2(std::fabs(outer)));
-          result.exponents = std::max(result.exponents, operand.exponents + (exponent >= 0 ? exponent : HUGE_VAL));
-        }
-      }
-      stack.resize(stack.size() - arity);
+  const auto leaf = [&](const Token& token) {
+    const bool depends = token.kind == kind && token.index == by;
+    const double one = depends ? 1 : 0;
+    return Dual{numberOf(token, variables, parameters), depends, one, one};
+  };
+  const auto apply = [](Op op, std::span<const Dual> operands) {
+    std::array<double, 3> x{};
+    std::ranges::transform(operands, x.begin(), &Dual::value);
+    Dual result{.value = applyRow<double>(op, x[0], x[1], x[2])};
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const double outer = derivativeRow<double>(op, static_cast<int>(k), x[0], x[1], x[2], result.value);
+      if (!operands[k].depends) continue;
+      result.depends = true;
+      // As in a branch that is not taken: no operand of it counts.
+      if (outer == 0) continue;
+      result.derivative += outer * operands[k].derivative;
+      result.magnitude += std::fabs(outer) * operands[k].magnitude;
+      const double exponent = std::fabs(std::log2(std::fabs(outer)));
+      result.exponents = std::max(result.exponents, operands[k].exponents + (exponent >= 0 ? exponent : HUGE_VAL));
     }
-    stack.push_back(result);
-  }
-  return stack.back();
+    return result;
+  };
+  return foldPostfix<Dual>(expression.tokens(), leaf, apply);
 }
 
 /// Whether a partial derivative of some operator jumps where it is taken, as that of abs at 0 and that of max of equal
@@ -68,32 +61,26 @@ inline bool hasKink(const Expression& expression, std::span<const double> variab
   const auto partial = [](Op op, int by, const std::array<double, 3>& x) {
     return derivativeRow<double>(op, by, x[0], x[1], x[2], applyRow<double>(op, x[0], x[1], x[2]));
   };
-  std::vector<double> stack;
-  for (const Token& token : expression.tokens()) {
-    if (token.kind != Token::Kind::kOp) {
-      stack.push_back(token.kind == Token::Kind::kConstant   ? token.value
-                      : token.kind == Token::Kind::kVariable ? variables[token.index]
-                                                             : parameters[token.index]);
-      continue;
-    }
-    const auto arity = static_cast<std::size_t>(token.arity());
+  bool has_kink = false;
+  const auto leaf = [&](const Token& token) { return numberOf(token, variables, parameters); };
+  const auto apply = [&](Op op, std::span<const double> operands) {
     std::array<double, 3> x{};
-    for (std::size_t k = 0; k < arity; ++k) x[k] = stack[stack.size() - arity + k];
-    for (std::size_t by = 0; by < arity; ++by) {
-      const double here = partial(token.op, static_cast<int>(by), x);
-      for (std::size_t k = 0; k < arity; ++k) {
+    std::ranges::copy(operands, x.begin());
+    for (std::size_t by = 0; by < operands.size(); ++by) {
+      const double here = partial(op, static_cast<int>(by), x);
+      for (std::size_t k = 0; k < operands.size(); ++k) {
         for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
           std::array<double, 3> beside = x;
           beside[k] = std::nextafter(x[k], towards);
-          const double there = partial(token.op, static_cast<int>(by), beside);
-          if (!(std::fabs(here - there) <= kJump * std::fabs(here))) return true;
+          const double there = partial(op, static_cast<int>(by), beside);
+          has_kink = has_kink || !(std::fabs(here - there) <= kJump * std::fabs(here));
         }
       }
     }
-    stack.resize(stack.size() - arity);
-    stack.push_back(applyRow<double>(token.op, x[0], x[1], x[2]));
-  }
-  return false;
+    return applyRow<double>(op, x[0], x[1], x[2]);
+  };
+  foldPostfix<double>(expression.tokens(), leaf, apply);
+  return has_kink;
 }
 
 }  // namespace srjit

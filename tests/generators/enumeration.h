@@ -13,8 +13,8 @@ namespace srjit {
 /// trees of the next two sizes, evenly spread. 250,000 are all of up to 6 tokens and some of 7 and 8, 7.6 on average.
 ///
 /// Omits trees whose value another tree of at most the same size computes: operands of + and * in the other order,
-/// functions of parameters alone (themselves a parameter), differences from and quotients by such a parameter (a sum, a
-/// product), an operator undone by the next (exp(log(a)), inv(inv(a)), abs of what has no sign), and a - a, a / a. That
+/// functions of only parameters (themselves a parameter), differences from and quotients by such a parameter (a sum, a
+/// product), an operator undone by the next (exp(log(a)), inv(inv(a)), abs of a value without sign), and a - a, a / a. That
 /// is the idea of D. Bartlett, H. Desmond, P. Ferreira, "Exhaustive Symbolic Regression" (IEEE Trans. Evol. Comp.,
 /// 2023), without its simplification by computer algebra.
 ///

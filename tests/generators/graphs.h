@@ -22,6 +22,8 @@
 #include "ir/text.h"
 #include "passes/dag.h"
 #include "passes/pass.h"
+#include "passes/rules/simplify.h"
+#include "passes/working_dag.h"
 #include "tests/generators/data.h"
 #include "tests/generators/population.h"
 
@@ -57,6 +59,28 @@ inline Dag ran(const Dag& dag, std::string_view passes, Math math = Math::kPreci
   return Pipeline::parse(passes, math).value().run(dag, {math});
 }
 
+/// The graph with the operands of commutative operators in their canonical order.
+inline Dag ordered(const Dag& dag) {
+  WorkingDag work(dag);
+  work.rebuild([&](Op op, const Operands& operands) { return work.dag().apply(op, operands); });
+  return work.result();
+}
+
+/// The graph in normal form by the rules of `mode`.
+inline Dag simplified(const Dag& dag, Math mode) {
+  WorkingDag work(dag);
+  simplify(work, mode);
+  return work.result();
+}
+
+/// The name of a pass that applies the rules of `mode` in pipelines of any mode.
+inline std::string passOfRules(Math mode) {
+  const std::string name = fmt::format("{}-rules", nameOf(mode));
+  const auto apply = [mode](const Dag& dag, const PassContext&) { return simplified(dag, mode); };
+  (void)registerPass({name, apply, Exactness::kBounded, "simplifies"});  // fails if it was registered before
+  return name;
+}
+
 inline std::vector<std::byte> structureOf(const Dag& dag) {
   std::vector<std::byte> bytes;
   dag.appendStructure(bytes);
@@ -79,6 +103,11 @@ inline Pass waitingPass(std::string name) {
 inline std::string after(std::string_view passes, std::string_view text, Math math = Math::kPrecise,
                          Precision precision = Precision::kF32) {
   return textOf(ran(graphOf({text}, precision), passes, math));
+}
+
+/// `text` in the canonical order, as infix text.
+inline std::string ordered(std::string_view text, Precision precision = Precision::kF32) {
+  return textOf(ordered(graphOf({text}, precision)));
 }
 
 /// Values of all roots, every row computed in T. Parameter j of every expression is parameters[j].
@@ -114,16 +143,15 @@ std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<
 /// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic operators are more frequent, so that the patterns
 /// of rules occur.
 inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max_nodes = 30) {
-  GeneratorOptions options;
-  options.seed = seed;
-  options.min_nodes = 1;
-  options.max_nodes = max_nodes;
-  options.variables = 3;
-  options.parameters = 2;
-  options.constant_probability = 0.3;
-  options.parameter_probability = 0.2;
-  options.special_probability = 0.2;
-  options.ops = allOperators();
+  GeneratorOptions options{.seed = seed,
+                           .min_nodes = 1,
+                           .max_nodes = max_nodes,
+                           .variables = 3,
+                           .parameters = 2,
+                           .ops = allOperators(),
+                           .constant_probability = 0.3,
+                           .parameter_probability = 0.2,
+                           .special_probability = 0.2};
   for (int i = 0; i < 10; ++i) {
     options.ops.insert(options.ops.end(), {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kSquare});
   }

@@ -6,7 +6,7 @@
 
 namespace srjit {
 
-/// Operands of quotients, of which each may be the operand of a square root, too.
+/// Operands of quotients. Each may be the operand of a square root, too.
 template <class T>
 struct Pairs {
   std::vector<T> x, y;

@@ -112,18 +112,9 @@ Token ExpressionGenerator::leaf() {
 
 double ExpressionGenerator::constant() {
   using Limits = std::numeric_limits<double>;
-  constexpr double kSpecial[] = {0.0,
-                                 -0.0,
-                                 1.0,
-                                 -1.0,
-                                 Limits::infinity(),
-                                 -Limits::infinity(),
-                                 Limits::quiet_NaN(),
-                                 Limits::max(),
-                                 -Limits::max(),
-                                 Limits::min(),
-                                 Limits::denorm_min(),
-                                 -Limits::denorm_min()};
+  constexpr double kMost = Limits::infinity(), kLargest = Limits::max(), kLeast = Limits::denorm_min();
+  constexpr double kSpecial[] = {0.0,      -0.0,      1.0,           -1.0,   kMost,  -kMost, Limits::quiet_NaN(),
+                                 kLargest, -kLargest, Limits::min(), kLeast, -kLeast};
   if (random_.chance(options_.special_probability)) return kSpecial[random_.below(std::size(kSpecial))];
   switch (random_.below(3)) {
     case 0:

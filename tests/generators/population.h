@@ -35,8 +35,8 @@ std::span<const Op> pinnedOperators() noexcept;
 std::vector<Op> allOperators();
 
 /// What a drawn number means for a fuzzer: the index of one of `pinned` choices (at least one), or of one of `others`
-/// behind them. What is added to the others changes no number but those that may mean one of these: 16 of the 256
-/// values of a byte where 60 are pinned.
+/// behind them. A choice added to the others changes only numbers that may mean one of these: 16 of the 256 values of a
+/// byte where 60 are pinned.
 constexpr std::size_t stableChoice(std::uint64_t drawn, std::size_t pinned, std::size_t others) noexcept {
   const std::uint64_t first = drawn % pinned;
   return others > 0 && drawn / pinned % 5 == 4 ? pinned + first % others : first;
@@ -44,7 +44,7 @@ constexpr std::size_t stableChoice(std::uint64_t drawn, std::size_t pinned, std:
 
 /// Draws the pinned operators among options.ops with equal probability (one that is named twice, twice as often). Each
 /// other operator of options.ops is then put, with probability 1 / kOthersOneIn, in the place of one drawn operator of
-/// its arity. Whether and where depends on the seed, the number of the expression and the name of the operator alone.
+/// its arity. Whether and where depends only on the seed, the number of the expression and the name of the operator.
 /// So a row that the table gains changes no expression but those that then have the new operator, and no leaf. If no
 /// operator of options.ops is pinned, all are drawn.
 class ExpressionGenerator {

@@ -1,4 +1,4 @@
-// Threads that call one engine in every way at once. What each call gives is compared with what it gave alone.
+// Threads that call one engine in every way at once. Each result is compared with that of a single thread.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct TrafficOptions {
 /// $SRJIT_TRAFFIC_SECONDS, or 2.
 inline double secondsOfTraffic() { return static_cast<double>(numberInEnvironment("SRJIT_TRAFFIC_SECONDS", 2)); }
 
-/// A failure of any call, or other bits than alone, is a failure of the test, and ends the traffic.
+/// A failure of any call, or other bits than those of a single thread, is a failure of the test, and ends the traffic.
 class Traffic {
  public:
   explicit Traffic(TrafficOptions options) : options_(std::move(options)), engine_(options_.make_engine()) {

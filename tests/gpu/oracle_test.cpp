@@ -1,5 +1,6 @@
 // A GPU's results against those of the processor and of the float64 reference.
 #include "ir/reference.h"
+#include "tests/generators/graphs.h"
 #include "tests/gpu/machine.h"
 
 namespace srjit {
@@ -15,8 +16,7 @@ class Oracle : public GpuInMode {
   CompileOptions options(Tier tier) const {
     CompileOptions options{.tier = tier};
     if (isFast()) {
-      options.pipeline =
-          Pipeline::parse("fold,simplify,fold-functions,simplify-precise,fma,hoist,schedule", Math::kFast).value();
+      options.pipeline = Pipeline::parse(passOfRules(Math::kPrecise) + ",fma,hoist,schedule", Math::kFast).value();
     }
     return options;
   }

@@ -2,7 +2,7 @@
 
 #include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/totals_kernel.h"
 #include "tests/faults/spared_scope.h"

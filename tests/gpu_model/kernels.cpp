@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "compiler/interpreter/kernel.h"
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/totals_kernel.h"
 #include "tests/gpu_model/front_end/models.h"
 #include "tests/gpu_model/programs.h"

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "compiler/sass/print.h"
+#include "compiler/sass/listing.h"
 
 namespace srjit {
 

@@ -1,4 +1,4 @@
-// Expressions: validation, facts, equality, and what is made of them.
+// Expressions: validation, facts, equality, and functions of them.
 #include <cmath>
 #include <limits>
 #include <optional>

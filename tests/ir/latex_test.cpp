@@ -26,7 +26,7 @@ std::size_t countOf(std::string_view text, std::string_view part) {
   return count;
 }
 
-/// Braces that are no escapes, and what has to match besides.
+/// Braces that are no escapes, and other pairs.
 void expectBalanced(const std::string& text) {
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

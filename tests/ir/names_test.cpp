@@ -193,12 +193,7 @@ std::string randomName(Random& random) {
 
 TEST(Names, PrintedExpressionsReadBackForAnyNames) {
   Random random(11);
-  GeneratorOptions options;
-  options.max_nodes = 12;
-  options.variables = 8;
-  options.parameters = 3;
-  options.parameter_probability = 0.2;
-  ExpressionGenerator generator(options);
+  ExpressionGenerator generator({.max_nodes = 12, .variables = 8, .parameters = 3, .parameter_probability = 0.2});
   for (int i = 0; i < 5'000; ++i) {
     std::vector<std::string> names(random.below(9));
     for (std::string& name : names) name = randomName(random);

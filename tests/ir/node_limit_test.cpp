@@ -14,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// x0 + x0 + ... of so many tokens, an odd number.
+/// x0 + x0 + ... of this odd number of tokens.
 std::string sumText(Language language, std::size_t tokens) {
   std::vector<Token> sum = {Token::variable(0)};
   while (sum.size() < tokens) {

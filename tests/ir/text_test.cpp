@@ -35,48 +35,46 @@ TEST(Text, FindsLanguagesByName) {
 }
 
 TEST(Infix, FollowsItsGrammar) {
-  const char* const cases[][2] = {
-      {"x0 - x1 - x2", "x0 x1 - x2 -"},
-      {"x0 / x1 / x2", "x0 x1 / x2 /"},
-      {"x0 + x1 * x2", "x0 x1 x2 * +"},
-      {"(x0 + x1) * x2", "x0 x1 + x2 *"},
-      {"x0 ^ x1 ^ x2", "x0 x1 x2 ^ ^"},
-      {"x0 ** x1 ** x2", "x0 x1 x2 ^ ^"},
-      {"-x0 ^ 2", "x0 2 ^ neg"},
-      {"(-x0) ^ 2", "x0 neg 2 ^"},
-      {"2 ^ -x0", "2 x0 neg ^"},
-      {"2 ^ -x0 ^ 2", "2 x0 2 ^ neg ^"},
-      {"2 ^ -3 * x0", "2 -3 ^ x0 *"},
-      {"x0 * -x1", "x0 x1 neg *"},
-      {"-x0 * x1", "x0 neg x1 *"},
-      {"-x0 + x1", "x0 neg x1 +"},
-      {"--x0", "x0 neg neg"},
-      {"x0--x1", "x0 x1 neg -"},
-      {"+x0 - +2", "x0 2 -"},
-      {"-+2", "2 neg"},
-      {"-2", "-2"},
-      {"-(2)", "2 neg"},
-      {"--2", "-2 neg"},
-      {"-2 ^ 2", "2 2 ^ neg"},
-      {"-2 ** 2", "2 2 ^ neg"},
-      {"(-2) ^ 2", "-2 2 ^"},
-      {"- 2", "-2"},
-      {"-pi", "-3.141592653589793"},
-      {"-inf", "-inf"},
-      {"-nan", "nan"},
-      {"pi ^ 2", "3.141592653589793 2 ^"},
-      {"sin(x0)^2", "x0 sin 2 ^"},
-      {"-sin(x0)", "x0 sin neg"},
-      {"fma(x0, x1 + 1, -p0)", "x0 x1 1 + p0 neg fma"},
-      {"add(x0, mul(2, x1))", "x0 2 x1 * +"},
-      {"neg(2)", "2 neg"},
-      {"if(lt(x0, 1), 2, 3)", "x0 1 lt 2 3 if"},
-      {"sin((((x0))))", "x0 sin"},
-      {"x007 + p01", "x7 p1 +"},
-      {"1.5e3+.5-2.*1E-2", "1500 0.5 + 2 0.01 * -"},
-      {"\t x0\r\n + \v1\f", "x0 1 +"},
-      {"sin (x0)", "x0 sin"},
-  };
+  const char* const cases[][2] = {{"x0 - x1 - x2", "x0 x1 - x2 -"},
+                                  {"x0 / x1 / x2", "x0 x1 / x2 /"},
+                                  {"x0 + x1 * x2", "x0 x1 x2 * +"},
+                                  {"(x0 + x1) * x2", "x0 x1 + x2 *"},
+                                  {"x0 ^ x1 ^ x2", "x0 x1 x2 ^ ^"},
+                                  {"x0 ** x1 ** x2", "x0 x1 x2 ^ ^"},
+                                  {"-x0 ^ 2", "x0 2 ^ neg"},
+                                  {"(-x0) ^ 2", "x0 neg 2 ^"},
+                                  {"2 ^ -x0", "2 x0 neg ^"},
+                                  {"2 ^ -x0 ^ 2", "2 x0 2 ^ neg ^"},
+                                  {"2 ^ -3 * x0", "2 -3 ^ x0 *"},
+                                  {"x0 * -x1", "x0 x1 neg *"},
+                                  {"-x0 * x1", "x0 neg x1 *"},
+                                  {"-x0 + x1", "x0 neg x1 +"},
+                                  {"--x0", "x0 neg neg"},
+                                  {"x0--x1", "x0 x1 neg -"},
+                                  {"+x0 - +2", "x0 2 -"},
+                                  {"-+2", "2 neg"},
+                                  {"-2", "-2"},
+                                  {"-(2)", "2 neg"},
+                                  {"--2", "-2 neg"},
+                                  {"-2 ^ 2", "2 2 ^ neg"},
+                                  {"-2 ** 2", "2 2 ^ neg"},
+                                  {"(-2) ^ 2", "-2 2 ^"},
+                                  {"- 2", "-2"},
+                                  {"-pi", "-3.141592653589793"},
+                                  {"-inf", "-inf"},
+                                  {"-nan", "nan"},
+                                  {"pi ^ 2", "3.141592653589793 2 ^"},
+                                  {"sin(x0)^2", "x0 sin 2 ^"},
+                                  {"-sin(x0)", "x0 sin neg"},
+                                  {"fma(x0, x1 + 1, -p0)", "x0 x1 1 + p0 neg fma"},
+                                  {"add(x0, mul(2, x1))", "x0 2 x1 * +"},
+                                  {"neg(2)", "2 neg"},
+                                  {"if(lt(x0, 1), 2, 3)", "x0 1 lt 2 3 if"},
+                                  {"sin((((x0))))", "x0 sin"},
+                                  {"x007 + p01", "x7 p1 +"},
+                                  {"1.5e3+.5-2.*1E-2", "1500 0.5 + 2 0.01 * -"},
+                                  {"\t x0\r\n + \v1\f", "x0 1 +"},
+                                  {"sin (x0)", "x0 sin"}};
   for (const auto& [infix, postfix] : cases) EXPECT_EQ(postfixOf(infix), postfix) << infix;
 }
 
@@ -94,51 +92,47 @@ TEST(Infix, SaysWhereTokensStand) {
 }
 
 TEST(Infix, PrintsNoRedundantParentheses) {
-  const char* const cases[] = {
-      "x0 - (x1 - x2)",
-      "x0 - x1 - x2",
-      "x0 / (x1 / x2)",
-      "x0 / x1 * x2",
-      "x0 * (x1 / x2)",
-      "(x0 + x1) * x2",
-      "x0^x1^x2",
-      "(x0^x1)^x2",
-      "-x0^2",
-      "(-x0)^2",
-      "2^-x0",
-      "2^-3",
-      "(-2)^3",
-      "-(2)",
-      "--2",
-      "x0 - -2",
-      "x0 * -x1",
-      "-x0 * x1",
-      "-(x0 * x1)",
-      "-(x0 + x1)",
-      "--x0",
-      "x0 + -(x1 + 1)",
-      "(x0 * x1)^2",
-      "x0^(x1 * 2)",
-      "fma(x0 + 1, -x1, 2)",
-      "(-0)^2",
-      "-0",
-      "-inf",
-      "nan",
-      "-(nan)",
-      "-(inf)",
-      "inf^2",
-      "(-inf)^2",
-      "sin(x0)^2",
-      "-sin(x0)",
-      "-2^x0",
-      "2^-2^x0",
-      "(x0 + x1) / (x2 - 1)",
-      "x0 / -2",
-      "-2 * x0",
-  };
-  for (const char* text : cases) {
-    EXPECT_EQ(print(parsed(text), Language::kInfix), text);
-  }
+  const char* const cases[] = {"x0 - (x1 - x2)",
+                               "x0 - x1 - x2",
+                               "x0 / (x1 / x2)",
+                               "x0 / x1 * x2",
+                               "x0 * (x1 / x2)",
+                               "(x0 + x1) * x2",
+                               "x0^x1^x2",
+                               "(x0^x1)^x2",
+                               "-x0^2",
+                               "(-x0)^2",
+                               "2^-x0",
+                               "2^-3",
+                               "(-2)^3",
+                               "-(2)",
+                               "--2",
+                               "x0 - -2",
+                               "x0 * -x1",
+                               "-x0 * x1",
+                               "-(x0 * x1)",
+                               "-(x0 + x1)",
+                               "--x0",
+                               "x0 + -(x1 + 1)",
+                               "(x0 * x1)^2",
+                               "x0^(x1 * 2)",
+                               "fma(x0 + 1, -x1, 2)",
+                               "(-0)^2",
+                               "-0",
+                               "-inf",
+                               "nan",
+                               "-(nan)",
+                               "-(inf)",
+                               "inf^2",
+                               "(-inf)^2",
+                               "sin(x0)^2",
+                               "-sin(x0)",
+                               "-2^x0",
+                               "2^-2^x0",
+                               "(x0 + x1) / (x2 - 1)",
+                               "x0 / -2",
+                               "-2 * x0"};
+  for (const char* text : cases) EXPECT_EQ(print(parsed(text), Language::kInfix), text);
 }
 
 TEST(Text, PrintsOneExpressionInEveryForm) {
@@ -220,16 +214,14 @@ TEST(Text, JsonAcceptsKeysInAnyOrderAndExactIntegers) {
 }
 
 TEST(RoundTrip, RandomExpressionsOfAllOperators) {
-  GeneratorOptions options;
-  options.seed = 77;
-  options.min_nodes = 1;
-  options.max_nodes = 40;
-  options.variables = 12;
-  options.parameters = 5;
-  options.parameter_probability = 0.2;
-  options.constant_probability = 0.5;
-  options.special_probability = 0.5;
-  ExpressionGenerator generator(options);
+  ExpressionGenerator generator({.seed = 77,
+                                 .min_nodes = 1,
+                                 .max_nodes = 40,
+                                 .variables = 12,
+                                 .parameters = 5,
+                                 .constant_probability = 0.5,
+                                 .parameter_probability = 0.2,
+                                 .special_probability = 0.5});
   const ColumnNames columns = {"mass", "x0",  "p1",    "pi",   "sin", "two words",
                                "inf",  "nan", "naïve", "mass", "x7",  "quote\"`\\\n"};
   for (int i = 0; i < 20'000; ++i) {
@@ -247,14 +239,12 @@ TEST(RoundTrip, RandomExpressionsOfAllOperators) {
 
 TEST(RoundTrip, SignsPowersAndQuotientsNested) {
   // Few operators, so that all their nestings occur.
-  GeneratorOptions options;
-  options.min_nodes = 1;
-  options.max_nodes = 12;
-  options.variables = 1;
-  options.constant_probability = 0.6;
-  options.special_probability = 0.2;
-  options.ops = {Op::kNeg, Op::kPow, Op::kDiv, Op::kSub};
-  ExpressionGenerator generator(options);
+  ExpressionGenerator generator({.min_nodes = 1,
+                                 .max_nodes = 12,
+                                 .variables = 1,
+                                 .ops = {Op::kNeg, Op::kPow, Op::kDiv, Op::kSub},
+                                 .constant_probability = 0.6,
+                                 .special_probability = 0.2});
   for (int i = 0; i < 50'000; ++i) {
     const Expression e = generator.next();
     const std::string text = print(e, Language::kInfix);

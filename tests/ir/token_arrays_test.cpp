@@ -191,7 +191,7 @@ TEST(TokenArrays, AnExpressionThatIsNotValidIsAnErrorOfItsOwn) {
   }
 }
 
-// Behind other tokens, constants may have any value, of which nothing is seen.
+// Beside other tokens, constants may have any value and have no effect.
 TEST(TokenArrays, ConstantsCountWhereTheTokenIsOne) {
   const std::vector<std::int32_t> codes = {variableCode(0), kConstantCode, codeOf(Op::kAdd), parameterCode(0),
                                            codeOf(Op::kMul)};

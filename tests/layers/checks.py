@@ -101,7 +101,7 @@ class Tree:
 
 
 def places(tree):
-    """Files and folders whose names do not say what is in them, and folders of a layer that are no room."""
+    """Files and folders whose names do not tell their contents, and folders of a layer that are no room."""
     for name in sorted({name.split("/")[0] for name in tree.names}):
         if not name.startswith(".") and name not in TOP_LEVEL:
             yield f"{name}:1: has no place at the top level"

@@ -68,7 +68,7 @@ ROOMS = {
     "runtime/tiers": ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
                      "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch", "runtime/subtrees"],
     "runtime/pool": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host", "runtime/tiers"],
-    "runtime/c_api": [],
+    "runtime/c_api": ["runtime/platform"],
 }
 
 # The one or few headers of a room that others include.

@@ -11,7 +11,7 @@
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/print.h"
+#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "tests/gpu_model/direct_machine.h"

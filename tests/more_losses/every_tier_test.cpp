@@ -1,5 +1,5 @@
 // A new loss needs only a row of losses.def: here a second table adds one, and every tier must compute it. The sources
-// that read the table are compiled for this program alone (CMakeLists.txt), as if losses.def had the row.
+// that read the table are compiled only for this program (CMakeLists.txt), as if losses.def had the row.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -148,7 +148,7 @@ TEST(MoreLosses, LlvmKernelsOfRowsComputeThem) {
 }
 
 // With d * d computed once, (d * d) * (d * d) has one multiplication per row more than d * d. A kernel has the term
-// twice, for strips of which all rows exist and for others; a thread of kernels of rows has four rows, one of the
+// twice, for strips whose rows all exist and for others; a thread of kernels of rows has four rows, one of the
 // interpreter eight.
 TEST(MoreLosses, LlvmKernelsAndInterpretersHaveTheirInstructions) {
   const Dag dag = Dag::fromExpressions(std::vector{build({Token::variable(0)})}, Precision::kF32);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "tests/generators/graphs.h"
 

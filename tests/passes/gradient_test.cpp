@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/rows.h"
-#include "passes/gradient/derived_batch.h"
+#include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "tests/generators/dual.h"
 #include "tests/generators/graphs.h"
@@ -18,7 +18,7 @@ constexpr Derivation kJacobian{.quantity = Quantity::kJacobian, .columns = 3};
 
 Dag derived(const Expression& expression, const Derivation& derivation, Math math = Math::kStrict,
             Precision precision = Precision::kF64) {
-  DerivedBatch batch(precision, math, derivation);
+  BatchOptimizer batch(precision, math, derivation);
   batch.add(Population({&expression, 1})[0]);
   return batch.take();
 }
@@ -38,7 +38,7 @@ TEST(Gradient, OfSimpleExpressions) {
   EXPECT_EQ(derivativeText("if(x0, p0, 3)"), "if(x0, 1, 0)");
 }
 
-// What is not smooth, or copies a sign, or has comparisons in its derivative.
+// Operators that are not smooth, copy a sign, or have comparisons in their derivative.
 TEST(Gradient, OfOperatorsWithCases) {
   const double tiny = 1e-10;
   for (const Op op : allOperators()) {
@@ -92,7 +92,7 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
       const Dual expected = dualOf(expression, variables, parameters, kind, k);
       const bool is_moderate = expected.magnitude == 0 || (expected.magnitude > 1e-100 && expected.magnitude < 1e100);
       if (!is_moderate || !std::isfinite(expected.value) || !std::isfinite(expected.derivative)) continue;
-      // A square beyond the largest number, say, of which something above takes the hyperbolic tangent.
+      // For instance tanh of a square beyond the largest number.
       if (!std::isfinite(got[k])) {
         ++overflows;
         continue;
@@ -114,7 +114,7 @@ TEST(Gradient, AgreesWithDualNumbersByVariables) {
 
 class GradientModes : public testing::TestWithParam<std::tuple<Precision, Math>> {};
 
-// f keeps the graph that it has alone, and so its bits.
+// f keeps the graph that it has without derivatives, and so its bits.
 TEST_P(GradientModes, ThePassKeepsTheExpressionsAndGivesTheBatchsDerivatives) {
   const auto [precision, math] = GetParam();
   ExpressionGenerator generator = expressionsOfAllOperators(93);
@@ -138,7 +138,7 @@ TEST_P(GradientModes, DoNotDependOnTheBatch) {
   const std::vector<Expression> batch = expressionsOfAllOperators(94).batch(300);
   const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 3, .weighted = true};
   const Population population(batch);
-  DerivedBatch together(precision, math, derivation);
+  BatchOptimizer together(precision, math, derivation);
   for (std::size_t e = 0; e < population.size(); ++e) together.add(population[e]);
   const Dag all = together.take();
   std::size_t root = 0;

@@ -14,8 +14,7 @@
 
 #include "ir/numbers/random.h"
 #include "ir/rows.h"
-#include "passes/gradient/derived_batch.h"
-#include "passes/gradient/exceptional_operands.h"
+#include "passes/gradient/deriver.h"
 #include "tests/generators/graphs.h"
 #include "tests/ir/domains.h"
 
@@ -23,7 +22,7 @@ namespace srjit {
 namespace {
 
 Dag jacobianOf(const Expression& expression) {
-  DerivedBatch batch(Precision::kF64, Math::kPrecise, {.columns = 3});
+  BatchOptimizer batch(Precision::kF64, Math::kPrecise, Derivation{.columns = 3});
   batch.add(Population({&expression, 1})[0]);
   return batch.take();
 }
@@ -270,20 +269,6 @@ TEST(Kinks, SlopesAreFiniteWhereThePredictionIs) {
     EXPECT_TRUE(std::isnan(jacobian(text, std::array{-1.0}, one)[0])) << text;
   }
   EXPECT_TRUE(jacobian("x0", zero, none).empty());
-}
-
-TEST(Kinks, ExceptionalOperandsAreFoundInTheTable) {
-  for (const Op op : {Op::kDiv, Op::kInv, Op::kLog, Op::kSqrt, Op::kAsin, Op::kPow, Op::kMod, Op::kExp}) {
-    EXPECT_TRUE(mayBeExceptional(op)) << infoOf(op).name;
-  }
-  for (const Op op :
-       {Op::kAdd, Op::kMul, Op::kFma, Op::kSin, Op::kTanh, Op::kIf, Op::kPdiv, Op::kPlog, Op::kLooseLog}) {
-    EXPECT_FALSE(mayBeExceptional(op)) << infoOf(op).name;
-  }
-  EXPECT_TRUE(mayHide(Op::kTanh, 0) && mayHide(Op::kExp, 0) && mayHide(Op::kDiv, 1) && mayHide(Op::kIf, 1));
-  EXPECT_FALSE(mayHide(Op::kDiv, 0) || mayHide(Op::kAdd, 1) || mayHide(Op::kMul, 0) || mayHide(Op::kLog, 0));
-  EXPECT_TRUE(mayFailBeside(Op::kAtan2, 0) && mayFailBeside(Op::kAq, 1));
-  EXPECT_FALSE(mayFailBeside(Op::kTanh, 0) || mayFailBeside(Op::kDiv, 0) || mayFailBeside(Op::kDiv, 1));
 }
 
 // What needs no test gets none.

@@ -8,7 +8,7 @@
 
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/deriver.h"
-#include "passes/root_members.h"
+#include "passes/members.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

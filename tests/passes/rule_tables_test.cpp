@@ -24,17 +24,16 @@ std::vector<T> bytesCopied(std::span<const T> values) {
 }
 
 /// What simplify() does, with a copy of the rules.
-Dag simplifiedWithCopy(const Dag& dag, RuleClass rule_class, Math math) {
-  const RuleTables& rules = rulesFor(rule_class, math, dag.precision());
+Dag simplifiedWithCopy(const Dag& dag, Math mode) {
+  const RuleTables& rules = rulesFor(mode);
   const auto ops = bytesCopied(rules.ops);
   const auto variants = bytesCopied(rules.variants);
   const auto checks = bytesCopied(rules.checks);
   const auto steps = bytesCopied(rules.steps);
   const RuleTables copy = {ops, variants, checks, steps};
   WorkingDag work(dag);
-  Rewriter rewriter(work.dag(), copy, foldedOperators(rule_class, math, dag.precision()), math);
-  work.rebuild([](NodeId id) { return id; },
-               [&](Op op, const Operands& operands) { return rewriter.build(op, operands); }, nullptr);
+  Rewriter rewriter(work.dag(), copy);
+  work.rebuild([&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
   return work.result();
 }
 
@@ -43,35 +42,30 @@ TEST(RuleTables, ServeAsCopiesOfTheirBytes) {
       ExpressionGenerator({.seed = 29, .max_nodes = 40, .variables = 3, .special_probability = 0.1}).batch(2000);
   for (const Precision precision : kPrecisions) {
     const Dag dag = Dag::fromExpressions(batch, precision);
-    for (const Math math : kMathModes) {
-      for (const RuleClass rule_class : {RuleClass::kExact, RuleClass::kPrecise, RuleClass::kFast}) {
-        EXPECT_EQ(simplifiedWithCopy(dag, rule_class, math), simplify(dag, rule_class, math))
-            << nameOf(precision) << ' ' << nameOf(math) << ' ' << wordOf(rule_class);
-      }
+    for (const Math mode : kMathModes) {
+      EXPECT_EQ(simplifiedWithCopy(dag, mode), simplified(dag, mode)) << nameOf(precision) << ' ' << nameOf(mode);
     }
   }
 }
 
-TEST(RuleTables, HaveEveryRuleThatTheirClassAllows) {
-  for (const RuleClass rule_class : {RuleClass::kExact, RuleClass::kPrecise, RuleClass::kFast}) {
+TEST(RuleTables, HaveEveryRuleOfTheirModeAndOfStricterOnes) {
+  for (const Math mode : kMathModes) {
     std::vector<bool> found(allRules().size());
-    for (const RuleVariant& variant : rulesFor(rule_class, Math::kPrecise, Precision::kF32).variants) {
-      found[variant.rule] = true;
-    }
+    for (const RuleVariant& variant : rulesFor(mode).variants) found[variant.rule] = true;
     for (std::size_t rule = 0; rule < found.size(); ++rule) {
-      EXPECT_EQ(found[rule], allRules()[rule].rule_class <= rule_class) << allRules()[rule].pattern_text;
+      EXPECT_EQ(found[rule], allRules()[rule].mode <= mode) << allRules()[rule].pattern_text;
     }
   }
 }
 
-std::size_t numberOf(std::string_view pattern, RuleClass rule_class) {
+std::size_t numberOf(std::string_view pattern, Math mode) {
   const auto rule = std::ranges::find_if(
-      allRules(), [&](const Rule& each) { return each.pattern_text == pattern && each.rule_class == rule_class; });
+      allRules(), [&](const Rule& each) { return each.pattern_text == pattern && each.mode == mode; });
   return static_cast<std::size_t>(rule - allRules().begin());
 }
 
 TEST(Conditions, FindThePowersOfTwoThatFrexpFinds) {
-  const std::size_t division = numberOf("x0 / p0", RuleClass::kExact);
+  const std::size_t division = numberOf("x0 / p0", Math::kStrict);
   const auto check = [&](double value) {
     int exponent = 0;
     const bool is_power = std::fabs(std::frexp(value, &exponent)) == 0.5;

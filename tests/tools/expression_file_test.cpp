@@ -104,13 +104,12 @@ TEST(ExpressionFile, ParametersOfTheOptionAreKeptOnce) {
   options.texts.push_back("p0\t7");
   for (int i = 0; i < 1000; ++i) options.parameters += "0.5 ";
   const auto list = readExpressions(options, ColumnNames());
-  ASSERT_TRUE(list.ok());
   for (std::size_t i = 0; i < 1000; ++i) {
-    EXPECT_THAT((*list)[i].parameters(), ElementsAre(0.5, 0.5));
-    EXPECT_EQ((*list)[i].values, list->front().values) << "not a copy";
+    EXPECT_THAT(list[i].parameters(), ElementsAre(0.5, 0.5));
+    EXPECT_EQ(list[i].values, list.front().values) << "not a copy";
   }
-  EXPECT_THAT((*list)[1000].parameters(), IsEmpty());
-  EXPECT_THAT((*list)[1001].parameters(), ElementsAre(7));
+  EXPECT_THAT(list[1000].parameters(), IsEmpty());
+  EXPECT_THAT(list[1001].parameters(), ElementsAre(7));
 }
 
 TEST(ExpressionFile, NamesOfFilesAreEscaped) {

@@ -1,13 +1,11 @@
-// Commands that show kernels: many expressions are divided into several kernels, and a too long expression is rejected.
+// Commands that show kernels divide many expressions into several, whose code is that of their part.
 #include <regex>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
-#include "compiler/kernels/assembler.h"
 #include "compiler/lowering/code_weights.h"
 #include "ir/ops.h"
 #include "runtime/evaluation/code_groups.h"
@@ -16,10 +14,8 @@
 namespace srjit {
 namespace {
 
-using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -28,12 +24,6 @@ std::string sines(std::size_t first, std::size_t count) {
   std::string lines;
   for (std::size_t i = first; i < first + count; ++i) lines += fmt::format("sin(x{})\n", i + 1);
   return lines;
-}
-
-std::string sumOfSines(std::size_t count) {
-  std::string text = "sin(x1)";
-  for (std::size_t i = 1; i < count; ++i) text += fmt::format("+sin(x{})", i + 1);
-  return text;
 }
 
 Outcome show(std::vector<std::string> words, const std::string& lines) {
@@ -59,10 +49,6 @@ std::vector<std::string> bodiesOf(const std::string& ir) {
 const std::size_t kSineInstructions = codeWeight(Op::kSin, Precision::kF32, Math::kPrecise);
 /// A kernel of several expressions has at most 1,600 instructions.
 const std::size_t kSinesPerKernel = 1600 / kSineInstructions;
-/// Sines of a sum that is too long for a kernel, and its length: per sine also a variable and an addition.
-const std::size_t kTooManySines = (kMaxCodeLength + 1) / (kSineInstructions + 2) + 1;
-const std::size_t kTooLong = kTooManySines * (kSineInstructions + 2) - 1;
-
 TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
   const std::vector<std::string> command = {"llvm", "--unoptimized"};
   const std::size_t n = kSinesPerKernel, count = 2 * n + 8;
@@ -117,80 +103,6 @@ TEST(KernelDivisionSlow, CodeGrowsWithTheNumberOfExpressions) {
     EXPECT_EQ(large, 4 * small);
     EXPECT_EQ(large_kernel, small_kernel);
   }
-}
-
-TEST(KernelDivision, BadExpressionsKeepTheirNumbers) {
-  const std::size_t n = kSinesPerKernel;
-  const Outcome outcome = show({"llvm", "--unoptimized"}, "sin(\n" + sines(0, n + 4));
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.out, StartsWith(fmt::format("; srjit_rows_0: expressions 2 to {}\n"
-                                                  "; srjit_rows_1: expressions {} to {}\n",
-                                                  n + 1, n + 2, n + 5)));
-}
-
-// What the processor interprets: eight expressions a program.
-TEST(KernelDivision, ProgramsOfTheProcessorHaveTheirPartToo) {
-  const Outcome all = show({"bytecode", "--host"}, sines(0, 9));
-  ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_THAT(all.out, StartsWith("# expressions 1 to 8\nroot0 = sin x1\nroot1 = sin x2\n"));
-  EXPECT_THAT(all.out, testing::EndsWith("root7 = sin x8\n# expression 9\nroot0 = sin x9\n"));
-}
-
-TEST(KernelDivision, CubinListsTheExpressionsOfItsKernels) {
-  if (assemblerName().empty()) GTEST_SKIP() << "no assembler";
-  const Scratch scratch;
-  std::string lines;
-  for (int i = 0; i < 70; ++i) lines += fmt::format("x{}\n", i);
-  const Outcome outcome = runCommand({"cubin", "--exprs", "-", "-o", "k.cubin", "--json"}, scratch.path(""), lines);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const json facts = json::parse(outcome.out);
-  EXPECT_EQ(facts["kernels"].size(), 2u);
-  EXPECT_EQ(facts["expressions"], json::parse(R"({"srjit_rows_0": [0, 63], "srjit_rows_1": [64, 69]})"));
-}
-
-TEST(KernelDivision, TooLongExpressionsAreRejected) {
-  const Scratch scratch;
-  const std::string text = sumOfSines(kTooManySines);
-  for (std::vector<std::string> words :
-       {std::vector<std::string>{"llvm", text}, {"ptx", text}, {"sass", text}, {"cubin", text, "-o", "k.cubin"}}) {
-    const Outcome outcome = runCommand(words, scratch.path(""));
-    EXPECT_EQ(outcome.status, 1) << words[0];
-    EXPECT_EQ(outcome.out, "") << words[0];
-    EXPECT_EQ(outcome.err,
-              fmt::format("sr-jit: expression 1:1: the expression has {0} instructions, but a kernel has at most 4096; "
-                          "--max-length {0} allows it\n",
-                          kTooLong));
-  }
-  EXPECT_THAT(scratch.list(), IsEmpty());
-  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", fmt::to_string(kTooLong)}, "/").status, 0);
-  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", fmt::to_string(kTooLong - 1)}, "/").status, 1);
-}
-
-TEST(KernelDivision, TheHostCountsTokens) {
-  std::string text = "x0";
-  for (int i = 0; i < 2048; ++i) text += "*x0";
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"asm", text}, std::vector<std::string>{"llvm", "--host", text}}) {
-    const Outcome outcome = runCommand(words, "/");
-    EXPECT_EQ(outcome.status, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("has 4097 tokens, but a kernel has at most 4096; --max-length 4097 allows it"));
-  }
-  EXPECT_EQ(runCommand({"asm", text, "--max-length", "4097"}, "/").status, 0);
-}
-
-TEST(KernelDivision, OtherExpressionsAreStillShown) {
-  const Outcome outcome = show({"llvm", "--unoptimized", "--keep-going"}, sumOfSines(kTooManySines) + "\nx1\n");
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("standard input:1: "));
-  EXPECT_EQ(bodiesOf(outcome.out).size(), 1u);
-}
-
-TEST(KernelDivision, LinearCommandsHaveNoLimit) {
-  const std::string text = sumOfSines(500);
-  EXPECT_EQ(runCommand({"bytecode", text}, "/").status, 0);
-  EXPECT_EQ(runCommand({"passes", text}, "/").status, 0);
-  EXPECT_EQ(runCommand({"ptx", "--kernel", "interpreter", text}, "/").status, 0);
-  EXPECT_EQ(runCommand({"sass", "--tier", "direct", "--math", "fast", text}, "/").status, 0);
 }
 
 }  // namespace

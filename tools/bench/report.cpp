@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/kernels/identity.h"
+#include "compiler/kernels/image_maker.h"
 #include "runtime/cuda/context.h"
 #include "tools/bench/harness.h"
 #include "tools/files/output.h"

@@ -10,14 +10,15 @@
 #include <fmt/format.h>
 
 #include "tools/commands.h"
+#include "tools/failure.h"
 #include "tools/options.h"
 #include "tools/streams.h"
 
 namespace srjit {
 namespace {
 
-/// Replaces this process (exec) by the benchmark; returns only if that fails.
-ExitStatus becomeBenchmark(std::vector<std::string> words) {
+/// Replaces this process (exec) by the benchmark. Throws ErrorException if that fails.
+[[noreturn]] ExitStatus becomeBenchmark(std::vector<std::string> words) {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
   const std::string program = (self.parent_path() / "sr-jit-bench").string();
@@ -27,9 +28,7 @@ ExitStatus becomeBenchmark(std::vector<std::string> words) {
   arguments.push_back(nullptr);
   restoreSignals();
   execv(program.c_str(), arguments.data());
-  return report({Errc::kMachine,
-                 fmt::format("cannot start {}: {} (it is built beside sr-jit)", program, std::strerror(errno)),
-                 {}});
+  throwError(failure(Errc::kMachine, "cannot start {}: {} (it is built beside sr-jit)", program, std::strerror(errno)));
 }
 
 }  // namespace

@@ -8,12 +8,11 @@
 #include "ir/text/lexer.h"
 #include "runtime/cache/kernels.h"
 #include "tools/commands.h"
+#include "tools/failure.h"
 #include "tools/options.h"
 
 namespace srjit {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 enum class CacheAction { kStats, kList, kVerify, kClear };
 
@@ -22,8 +21,6 @@ struct CacheCommand {
   std::string directory;
   bool json = false;
 };
-
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
 /// As ISO 8601 has it, in UTC.
 std::string timeText(std::int64_t seconds) {
@@ -102,18 +99,11 @@ std::string clearText(const std::string& directory, std::uint64_t bytes, bool js
   return fmt::format("removed {} bytes from {}\n", bytes, text::printable(directory));
 }
 
-template <class Found, class Print>
-ExitStatus show(const Result<Found>& found, const Print& print) {
-  return found ? writeResults(print(*found)) : report(found.error());
-}
-
 ExitStatus run(const CacheCommand& command) {
   const std::filesystem::path directory =
       command.directory.empty() ? cacheDirectory() : std::filesystem::path(command.directory);
   if (directory.empty()) {
-    return report({Errc::kMachine,
-                   fmt::format("there is no directory for a cache: {}; give --cache-dir", kNoCacheDirectory),
-                   {}});
+    throwError(failure(Errc::kMachine, "there is no directory for a cache: {}; give --cache-dir", kNoCacheDirectory));
   }
   const bool looks = command.action == CacheAction::kStats || command.action == CacheAction::kList;
   const auto cache =
@@ -121,14 +111,13 @@ ExitStatus run(const CacheCommand& command) {
   const bool json = command.json;
   switch (command.action) {
     case CacheAction::kStats:
-      return show(cache->list(),
-                  [&](const std::vector<StoredImage>& images) { return statsText(directory.string(), images, json); });
+      return writeResults(statsText(directory.string(), cache->list().value(), json));
     case CacheAction::kList:
-      return show(cache->list(), [&](const std::vector<StoredImage>& images) { return listText(images, json); });
+      return writeResults(listText(cache->list().value(), json));
     case CacheAction::kVerify:
-      return show(cache->verify(), [&](const StoreCheck& found) { return verifyText(found, json); });
+      return writeResults(verifyText(cache->verify().value(), json));
     case CacheAction::kClear:
-      return show(cache->clear(), [&](std::uint64_t bytes) { return clearText(directory.string(), bytes, json); });
+      return writeResults(clearText(directory.string(), cache->clear().value(), json));
   }
   return kDone;
 }

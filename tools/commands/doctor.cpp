@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
@@ -26,12 +24,12 @@ std::string textReport(const std::vector<Finding>& findings) {
 }
 
 std::string jsonReport(const std::vector<Finding>& findings) {
-  auto objects = nlohmann::ordered_json::array();
+  Json objects = Json::array();
   for (const Finding& finding : findings) {
     objects.push_back(
         {{"name", finding.name}, {"found", finding.found}, {"what", finding.what}, {"needed_for", finding.needed_for}});
   }
-  return objects.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return dump(objects);
 }
 
 }  // namespace

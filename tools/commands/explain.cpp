@@ -40,35 +40,26 @@ explain::Request requestOf(const std::vector<SourceLine>& lines, const ExplainOp
 ExitStatus runExplain(const ExplainOptions& options) {
   const KernelOptions& kernel = options.kernel;
   checkStandardInput(options.data, kernel.expressions);
-  const Result<Pipeline> pipeline = Pipeline::parse(kernel.passes, kernel.math);
-  if (!pipeline) return report(showPlace(pipeline.error(), kernel.passes, "--passes", 1));
-  Result<ColumnNames> columns = readColumns(kernel.columns);
-  if (!columns) return report(columns.error());
+  const Pipeline pipeline = readPasses(kernel.passes, kernel.math);
+  ColumnNames columns = readColumns(kernel.columns);
   std::vector<std::vector<double>> data;
   if (!options.data.empty()) {
-    Result<DataTable> table = readData(options.data, kernel.expressions.limits.max_bytes);
-    if (!table) return report(table.error());
-    if (table->named) columns = ColumnNames(table->names);
-    data = std::move(table->columns);
+    DataTable table = readData(options.data, kernel.expressions.limits.max_bytes).value();
+    if (table.named) columns = ColumnNames(table.names);
+    data = std::move(table.columns);
   }
-  const Result<std::vector<SourceLine>> lines = readExpressions(kernel.expressions, *columns);
-  if (!lines) return report(lines.error());
-  explain::Request request = requestOf(*lines, options, *columns);
-  if (request.expressions.empty()) return batchStatus(*lines, kernel.expressions);
-  request.pipeline = *pipeline;
+  const std::vector<SourceLine> lines = readExpressions(kernel.expressions, columns);
+  explain::Request request = requestOf(lines, options, columns);
+  if (request.expressions.empty()) return batchStatus(lines, kernel.expressions);
+  request.pipeline = pipeline;
   request.data = std::move(data);
-  std::optional<OutputFile> out;
-  if (!options.out.empty()) {
-    Result<OutputFile> file = OutputFile::create(options.out);  // before the work, so that a bad place costs none
-    if (!file) return report(file.error());
-    out.emplace(std::move(*file));
-  }
-  const Result<explain::Json> explanation = explain::explain(request);
-  if (!explanation) return report(explanation.error());
-  const std::string text = options.json ? explain::asJson(*explanation, true) + '\n'
-                           : out        ? explain::asPage(*explanation)
-                                        : explain::asText(*explanation);
-  const ExitStatus all_read = batchStatus(*lines, kernel.expressions);
+  std::optional<OutputFile> out;  // before the work, so that a bad place costs none
+  if (!options.out.empty()) out = OutputFile::create(options.out).value();
+  const explain::Json explanation = explain::explain(request).value();
+  const std::string text = options.json ? explain::asJson(explanation, true) + '\n'
+                           : out        ? explain::asPage(explanation)
+                                        : explain::asText(explanation);
+  const ExitStatus all_read = batchStatus(lines, kernel.expressions);
   if (!out) return std::max(writeResults(text), all_read);
   out->write(text);
   const Status written = out->publish();

@@ -58,16 +58,12 @@ std::string jsonNumbers(std::span<const double> numbers) {
   return text + "]";
 }
 
-std::string validRowsOf(const FittedLine& fitted, const char* open) {
-  return fitted.valid_rows == Losses::kNotCounted ? open : std::to_string(fitted.valid_rows);
-}
-
 std::string csvText(std::span<const FittedLine> table, const std::vector<SourceLine>& lines) {
   std::string text = "index,loss,valid_rows,iterations,status,parameters\n";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += fmt::format("{},", i);
     appendNumber(text, table[i].loss, Precision::kF64);
-    text += fmt::format(",{},{},{},{}\n", validRowsOf(table[i], ""), table[i].iterations,
+    text += fmt::format(",{},{},{},{}\n", validRowsText(table[i].valid_rows, ""), table[i].iterations,
                         statusText(table[i], lines[i]), numbersText(table[i].parameters));
   }
   return text;
@@ -81,8 +77,8 @@ std::string jsonText(std::span<const FittedLine> table, const std::vector<Source
     members += fmt::format(
         ",\"valid_rows\":{},\"iterations\":{},\"start\":{},\"parameters\":{},"
         "\"standard_errors\":{}",
-        validRowsOf(table[i], "null"), table[i].iterations, table[i].start, jsonNumbers(table[i].parameters),
-        jsonNumbers(table[i].standard_errors));
+        validRowsText(table[i].valid_rows, "null"), table[i].iterations, table[i].start,
+        jsonNumbers(table[i].parameters), jsonNumbers(table[i].standard_errors));
     text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], statusText(table[i], lines[i]), members);
   }
   return text + "\n]\n";
@@ -116,26 +112,23 @@ std::vector<std::size_t> bestLines(std::span<const FittedLine> table, const Eval
 }
 
 /// Fits the best lines again in f64, from the parameters that were found. A line that fails there keeps its fit.
-Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation& evaluation,
-              std::vector<FittedLine>& table) {
+void refine(const FitCommand& options, const FitOptions& fit, const Evaluation& evaluation,
+            std::vector<FittedLine>& table) {
   const std::vector<std::size_t> best = bestLines(table, evaluation, fit.loss, options.refine);
-  if (best.empty()) return okStatus();
+  if (best.empty()) return;
   EngineOptions wide = options.evaluation.engine;
   wide.precision = Precision::kF64;
-  const Result<Engine> engine = Engine::create(wide);
-  if (!engine) return engine.error();
-  const Result<Dataset> data = engine->upload(viewOf(evaluation.roles));
-  if (!data) return data.error();
+  const Engine engine = Engine::create(wide).value();
+  const Dataset data = engine.upload(viewOf(evaluation.roles)).value();
   std::vector<double> starts;
   for (const std::size_t line : best) {
     starts.insert(starts.end(), table[line].parameters.begin(), table[line].parameters.end());
   }
   const Program program =
-      engine->compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline, .deferred = true});
-  const Result<Fits> fits = engine->fit(program, *data, starts, fit);
-  if (!fits) return fits.error();
+      engine.compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline, .deferred = true});
+  const Fits fits = engine.fit(program, data, starts, fit).value();
   const std::vector<FittedLine> before = table;
-  takeFits(*fits, program, best, table);
+  takeFits(fits, program, best, table);
   for (const std::size_t line : best) {
     if (!std::isfinite(table[line].loss) || table[line].status == FitStatus::kFailed) {
       table[line] = before[line];
@@ -144,43 +137,29 @@ Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation
     table[line].iterations += before[line].iterations;
     table[line].start = before[line].start;
   }
-  for (const Failure& failure : fits->losses.failures) report(failure.error);
-  return okStatus();
+  for (const Failure& failure : fits.losses.failures) report(failure.error);
 }
 
 ExitStatus runFit(const FitCommand& options) {
   FitOptions fit_options = options.fit;
-  if (const Status read = readLoss(options.loss, fit_options.loss); !read) return report(read.error());
-  Result<Evaluation> evaluation = prepare(options.evaluation, false);
-  if (!evaluation) return report(evaluation.error());
-  evaluation->copies = options.starts;
-  evaluation->deferred = true;
-  const std::vector<SourceLine>& lines = evaluation->lines;
-  const ExpressionOptions& expressions = options.evaluation.expressions;
-  if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);
-  Result<OutputFile> out = OutputFile::create(options.evaluation.out);
-  if (!out) return report(out.error());
-  std::vector<FittedLine> table(lines.size());
-  const auto fit = [&](const Program& program, std::span<const std::size_t> part,
-                       std::span<const double> parameters) -> Result<std::vector<Failure>> {
-    const Result<std::vector<double>> starts = program.drawStarts(parameters, options.starts, options.seed, part);
-    if (!starts) return starts.error();
-    Result<Fits> fits = evaluation->engine.fit(program, evaluation->data, *starts, fit_options);
-    if (!fits) return fits.error();
-    takeFits(*fits, program, part, table);
-    return std::move(fits->losses.failures);
-  };
-  if (const Status status = evaluateInParts(*evaluation, options.evaluation, fit); !status) {
-    return report(status.error());
-  }
-  if (options.refine > 0) {
-    if (const Status refined = refine(options, fit_options, *evaluation, table); !refined) {
-      return report(refined.error());
-    }
-  }
-  out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
-  if (const Status written = out->publish(); !written) return report(written.error());
-  return batchStatus(lines, expressions);
+  readLoss(options.loss, fit_options.loss);
+  Evaluation evaluation = prepare(options.evaluation, false);
+  evaluation.copies = options.starts;
+  evaluation.deferred = true;
+  const std::vector<SourceLine>& lines = evaluation.lines;
+  return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
+    std::vector<FittedLine> table(lines.size());
+    const auto fit = [&](const Program& program, std::span<const std::size_t> part,
+                         std::span<const double> parameters) {
+      const std::vector<double> starts = program.drawStarts(parameters, options.starts, options.seed, part).value();
+      Fits fits = evaluation.engine.fit(program, evaluation.data, starts, fit_options).value();
+      takeFits(fits, program, part, table);
+      return std::move(fits.losses.failures);
+    };
+    evaluateInParts(evaluation, options.evaluation, fit);
+    if (options.refine > 0) refine(options, fit_options, evaluation, table);
+    out.write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
+  });
 }
 
 }  // namespace

@@ -3,22 +3,18 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "compiler/host/jit.h"
-#include "compiler/host/print_program.h"
+#include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/interpreter/print_bytecode.h"
 #include "compiler/kernels/assembler.h"
 #include "compiler/kernels/graph_listing.h"
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/listing.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
 #include "tools/direct_code.h"
-#include "tools/files/output.h"
 #include "tools/kernel_options.h"
 
 namespace srjit {
@@ -49,58 +45,45 @@ KernelCode deviceCode(const KernelOptions& options) {
 }
 
 /// The text of kernels below a comment that tells which expressions each of them has.
-Result<std::string> commented(const KernelInput& input, std::string_view mark, Result<std::string> text) {
-  if (!text) return text;
-  return input.comment(mark) + *text;
+std::string commented(const KernelInput& input, std::string_view mark, const Result<std::string>& text) {
+  return input.comment(mark) + text.value();
 }
 
-Result<std::string> llvmText(const KernelInput& input, const LlvmOptions& options) {
+std::string llvmText(const KernelInput& input, const LlvmOptions& options) {
   const KernelOptions& kernel = options.kernel;
   const bool optimized = !options.unoptimized;
   if (options.host) {
-    const auto jit = HostJit::create(kernel.precision, kernel.math);
-    if (!jit) return jit.error();
-    return commented(input, ";", (*jit)->irOf(input.graphs, optimized));
+    const auto jit = HostJit::create(kernel.precision, kernel.math).value();
+    return commented(input, ";", jit->irOf(input.graphs, optimized));
   }
   if (kernel.kind == ShownKernel::kInterpreter) {
-    return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized);
+    return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized).value();
   }
   return commented(input, ";", rowsIr(input.graphs, kernel.device(), optimized));
 }
 
-Result<std::string> asmText(const KernelInput& input, const KernelOptions& options) {
-  const auto jit = HostJit::create(options.precision, options.math);
-  if (!jit) return jit.error();
-  return commented(input, "#", (*jit)->assemblyOf(input.graphs));
-}
-
-Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options,
-                            std::span<const SourceMap> sources = {}) {
+std::string ptxText(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
   if (options.kind == ShownKernel::kInterpreter) {
-    return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
+    return interpreterPtx(interpreterFor(input.graphs[0], options), options.device()).value();
   }
-  return commented(input, "//", rowsPtx(input.graphs, options.device(), {}, sources));
+  return commented(input, "//", rowsPtx(input.graphs, options.device(), sources));
 }
 
-Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
-  const Result<std::string> ptx = ptxText(input, options, sources);
-  if (!ptx) return ptx.error();
-  return assemble(*ptx, options.arch, sources.empty() ? Lines::kDrop : Lines::kKeep);
+Cubin cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
+  const Lines lines = sources.empty() ? Lines::kDrop : Lines::kKeep;
+  return assemble(ptxText(input, options, sources), options.arch, lines).value();
 }
 
-/// What `make` gives for the lines of --listing, or for none. The file is written if that is no error, and opened
-/// before, so that a bad place costs no work.
+/// The result of `make` for the lines of --listing, or for none. The file is opened before, so that a bad place costs
+/// no work, and written behind.
 template <class Make>
-auto withListing(const KernelInput& input, const KernelOptions& options, const Make& make)
-    -> decltype(make(std::span<const SourceMap>())) {
-  if (options.listing.empty()) return make({});
-  Result<OutputFile> out = OutputFile::create(options.listing);
-  if (!out) return out.error();
+auto withListing(const KernelInput& input, const KernelOptions& options, const Make& make) {
+  if (options.listing.empty()) return make(std::span<const SourceMap>());
+  OutputFile out = OutputFile::create(options.listing).value();
   const GraphListing listing = listGraphs(input.graphs, std::filesystem::absolute(options.listing).string());
-  auto made = make(listing.sources);
-  if (!made) return made;
-  out->write(listing.text);
-  if (const Status written = out->publish(); !written) return written.error();
+  auto made = make(std::span<const SourceMap>(listing.sources));
+  out.write(listing.text);
+  out.publish().value();
   return made;
 }
 
@@ -126,21 +109,18 @@ struct CubinOptions : TierOptions {
 };
 
 /// Writes the cubin, and gives the facts to print.
-Result<std::string> cubinText(KernelInput& input, const CubinOptions& options) {
-  Result<OutputFile> out = OutputFile::create(options.out);  // before the work, so that a bad place costs none
-  if (!out) return out.error();
-  const Result<Cubin> cubin = options.direct()
-                                  ? directCubin(input, options.kernel)
-                                  : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
-                                      return cubinOf(input, options.kernel, sources);
-                                    });
-  if (!cubin) return cubin.error();
-  if (cubin->image.empty()) return std::string();
-  out->write({reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size()});
-  if (const Status written = out->publish(); !written) return written.error();
+std::string cubinText(KernelInput& input, const CubinOptions& options) {
+  OutputFile out = OutputFile::create(options.out).value();  // before the work, so that a bad place costs none
+  const Cubin cubin = options.direct() ? directCubin(input, options.kernel)
+                                       : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
+                                           return cubinOf(input, options.kernel, sources);
+                                         });
+  if (cubin.image.empty()) return "";
+  out.write({reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()});
+  out.publish().value();
   std::string text = input.comment("#");
-  nlohmann::ordered_json object{{"arch", options.kernel.arch}, {"bytes", cubin->image.size()}};
-  for (const KernelFacts& facts : cubin->kernels) {
+  Json object{{"arch", options.kernel.arch}, {"bytes", cubin.image.size()}};
+  for (const KernelFacts& facts : cubin.kernels) {
     text +=
         fmt::format("{}: {} registers, {} bytes of stack frame, {} bytes of spill stores, {} bytes of spill loads\n",
                     facts.name, facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
@@ -153,40 +133,31 @@ Result<std::string> cubinText(KernelInput& input, const CubinOptions& options) {
   for (std::size_t i = 0; input.graphs.size() > 1 && i < input.graphs.size(); ++i) {
     object["expressions"][rowsKernelName(i)] = {input.expressions[i].first, input.expressions[i].second};
   }
-  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin->image.size(), options.kernel.arch);
-  return options.json ? object.dump(2) + '\n' : text;
+  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin.image.size(), options.kernel.arch);
+  return options.json ? dump(object) : text;
 }
 
-Result<std::string> sassText(KernelInput& input, const TierOptions& options) {
-  if (options.direct()) {
-    const Result<Cubin> cubin = directCubin(input, options.kernel);
-    if (!cubin) return cubin.error();
-    return cubin->image.empty() ? std::string() : sass::listing(cubin->image);
-  }
-  const Result<Cubin> cubin = cubinOf(input, options.kernel);
-  if (!cubin) return cubin.error();
-  return commented(input, "//", disassemble(cubin->image));
+std::string sassText(KernelInput& input, const TierOptions& options) {
+  if (!options.direct()) return commented(input, "//", disassemble(cubinOf(input, options.kernel).image));
+  const Cubin cubin = directCubin(input, options.kernel);
+  return cubin.image.empty() ? "" : sass::listing(cubin.image).value();
 }
 
 /// All expressions as programs of one batch: the graph's roots in order.
-Result<std::string> bytecodeText(const Dag& graph, const KernelOptions& options) {
+std::string bytecodeText(const Dag& graph, const KernelOptions& options) {
   const HandlerTable table = interpreterFor(graph, options);
   EncodeOptions encoding;
   encoding.staged_columns = graph.variableCount();
   encoding.max_slots = DeviceToken::kColumnMask;
-  const Result<Bytecode> code = encode(graph, table, encoding);
-  if (!code) return code.error();
-  return printBytecode(*code, table, encoding);
+  return printBytecode(encode(graph, table, encoding).value(), table, encoding);
 }
 
 /// The programs that the processor interprets, each below its expressions if there are several.
-Result<std::string> hostProgramText(const KernelInput& input) {
+std::string hostProgramText(const KernelInput& input) {
   std::string text;
   for (std::size_t i = 0; i < input.graphs.size(); ++i) {
-    const Result<HostProgram> program = encodeForHost(input.graphs[i]);
-    if (!program) return program.error();
     if (input.graphs.size() > 1) text += fmt::format("# {}\n", input.describe(i));
-    text += printProgram(*program, input.graphs[i]);
+    text += printProgram(encodeForHost(input.graphs[i]).value(), input.graphs[i]);
   }
   return text;
 }
@@ -303,7 +274,10 @@ Runner defineAsm(CLI::App& app) {
   addLengthOption(app, *options, kHostLength);
   app.footer(std::string(kDivision) + "Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
   return [options] {
-    return showKernel(*options, KernelCode::kHost, [&](const KernelInput& input) { return asmText(input, *options); });
+    return showKernel(*options, KernelCode::kHost, [&](const KernelInput& input) {
+      const auto jit = HostJit::create(options->precision, options->math).value();
+      return commented(input, "#", jit->assemblyOf(input.graphs));
+    });
   };
 }
 

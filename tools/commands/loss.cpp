@@ -20,10 +20,6 @@ struct Table {
   std::vector<std::uint64_t> valid_rows;
 };
 
-std::string validRowsText(std::uint64_t rows, const char* open) {
-  return rows == Losses::kNotCounted ? open : std::to_string(rows);
-}
-
 std::string csvText(const Table& table, const std::vector<SourceLine>& lines) {
   std::string text = "index,loss,valid_rows,status\n";
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -68,32 +64,25 @@ void countValidRows(const Evaluation& evaluation, const LossOptions& options, st
 
 ExitStatus runLoss(const LossCommand& options) {
   LossOptions loss{.nan = options.nan};
-  if (const Status read = readLoss(options.loss, loss); !read) return report(read.error());
-  Result<Evaluation> evaluation = prepare(options.evaluation, false);
-  if (!evaluation) return report(evaluation.error());
-  const std::vector<SourceLine>& lines = evaluation->lines;
-  const ExpressionOptions& expressions = options.evaluation.expressions;
-  if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);
-  Result<OutputFile> out = OutputFile::create(options.evaluation.out);
-  if (!out) return report(out.error());
-  Table table{std::vector<double>(lines.size(), std::numeric_limits<double>::quiet_NaN()),
-              std::vector<std::uint64_t>(lines.size(), 0)};
-  const auto evaluate = [&](const Program& program, std::span<const std::size_t> part,
-                            std::span<const double> parameters) -> Result<std::vector<Failure>> {
-    Result<Losses> losses = evaluation->engine.loss(program, evaluation->data, parameters, loss);
-    if (!losses) return losses.error();
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      table.losses[part[i]] = losses->values[i];
-      table.valid_rows[part[i]] = losses->valid_rows[i];
-    }
-    countValidRows(*evaluation, loss, part, table);
-    return std::move(losses->failures);
-  };
-  const Status status = evaluateInParts(*evaluation, options.evaluation, evaluate);
-  if (!status) return report(status.error());
-  out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
-  if (const Status written = out->publish(); !written) return report(written.error());
-  return batchStatus(lines, expressions);
+  readLoss(options.loss, loss);
+  Evaluation evaluation = prepare(options.evaluation, false);
+  const std::vector<SourceLine>& lines = evaluation.lines;
+  return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
+    Table table{std::vector<double>(lines.size(), std::numeric_limits<double>::quiet_NaN()),
+                std::vector<std::uint64_t>(lines.size(), 0)};
+    const auto evaluate = [&](const Program& program, std::span<const std::size_t> part,
+                              std::span<const double> parameters) {
+      Losses losses = evaluation.engine.loss(program, evaluation.data, parameters, loss).value();
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        table.losses[part[i]] = losses.values[i];
+        table.valid_rows[part[i]] = losses.valid_rows[i];
+      }
+      countValidRows(evaluation, loss, part, table);
+      return std::move(losses.failures);
+    };
+    evaluateInParts(evaluation, options.evaluation, evaluate);
+    out.write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
+  });
 }
 
 }  // namespace

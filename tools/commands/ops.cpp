@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/ops.h"
 #include "ir/population.h"
 #include "tools/commands.h"
@@ -60,7 +58,7 @@ std::string markdownTable() {
 }
 
 std::string jsonTable() {
-  auto rows = nlohmann::ordered_json::array();
+  Json rows = Json::array();
   for (const OpInfo& info : allOps()) {
     rows.push_back({{"name", info.name},
                     {"text", info.text},
@@ -71,7 +69,7 @@ std::string jsonTable() {
                     {"value", valueText(info)},
                     {"doc", info.doc}});
   }
-  return rows.dump(2) + '\n';
+  return dump(rows);
 }
 
 }  // namespace

@@ -43,21 +43,18 @@ std::string jsonText(std::size_t index, const SourceLine& line, const ParseOptio
 }
 
 ExitStatus runParse(const ParseOptions& options) {
-  const Result<ColumnNames> columns = readColumns(options.columns);
-  if (!columns) return report(columns.error());
-  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
-  if (!list) return report(list.error());
+  const ColumnNames columns = readColumns(options.columns);
+  const std::vector<SourceLine> list = readExpressions(options.expressions, columns);
   std::string text;
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const SourceLine& line = (*list)[i];
+  for (std::size_t i = 0; i < list.size(); ++i) {
     if (options.json) {
-      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, line, options, *columns);
-    } else if (line.ok()) {
-      text += textLine(line, options, *columns);
+      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, list[i], options, columns);
+    } else if (list[i].ok()) {
+      text += textLine(list[i], options, columns);
     }
   }
   if (options.json) text += "\n]\n";
-  return std::max(writeResults(text), batchStatus(*list, options.expressions));
+  return std::max(writeResults(text), batchStatus(list, options.expressions));
 }
 
 }  // namespace

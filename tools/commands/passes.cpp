@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "ir/text/lexer.h"
 #include "passes/dag.h"
 #include "passes/node_numbers.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/explain/graphs.h"
+#include "tools/failure.h"
 #include "tools/line_diff.h"
 #include "tools/options.h"
 
@@ -47,25 +46,23 @@ std::string_view exactnessWord(Exactness exactness) { return exactness == Exactn
 
 ExitStatus listPasses(bool json) {
   std::string text;
-  auto objects = nlohmann::ordered_json::array();
+  Json objects = Json::array();
   for (const Pass& pass : allPasses()) {
     text += fmt::format("{:<18}{:<9}{}\n", pass.name, exactnessWord(pass.exactness), pass.doc);
     objects.push_back({{"name", pass.name}, {"exactness", exactnessWord(pass.exactness)}, {"doc", pass.doc}});
   }
-  return writeResults(json ? objects.dump(2) + '\n' : text);
+  return writeResults(json ? dump(objects) : text);
 }
 
-Status checkPrintAfter(const PassesOptions& options, const Pipeline& pipeline) {
-  if (options.print_after.empty() || options.print_after == "all") return okStatus();
+void checkPrintAfter(const PassesOptions& options, const Pipeline& pipeline) {
+  if (options.print_after.empty() || options.print_after == "all") return;
   std::string names;
   for (const Pass& pass : pipeline.passes()) {
-    if (pass.name == options.print_after) return okStatus();
+    if (pass.name == options.print_after) return;
     names += (names.empty() ? "" : ", ") + pass.name;
   }
-  return Error{Errc::kInvalid,
-               fmt::format("--print-after {}: no such pass runs; these do: {}", text::inQuotes(options.print_after),
-                           names.empty() ? "none" : names),
-               {}};
+  refuse("--print-after {}: no such pass runs; these do: {}", text::inQuotes(options.print_after),
+         names.empty() ? "none" : names);
 }
 
 /// Runs the passes. All graphs that are printed call an operator by the same number.
@@ -115,41 +112,37 @@ std::string textReport(const Stages& stages) {
 }
 
 std::string jsonReport(const Stages& stages) {
-  nlohmann::ordered_json object{{"nodes", stages.nodes}};
+  Json object{{"nodes", stages.nodes}};
   if (!stages.input.empty()) object["input"] = stages.input;
-  object["passes"] = nlohmann::ordered_json::array();
+  object["passes"] = Json::array();
   for (const Step& step : stages.steps) {
-    nlohmann::ordered_json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
+    Json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
     if (!step.graph.empty()) entry["graph"] = step.graph;
     for (const DiffLine& line : step.changes) entry["changes"].push_back(fmt::format("{} {}", line.sign, line.text));
     object["passes"].push_back(std::move(entry));
   }
   object["graph"] = stages.result;
   if (!stages.roots.empty()) object["roots"] = stages.roots;
-  return object.dump(2) + '\n';
+  return dump(object);
 }
 
 ExitStatus runPasses(const PassesOptions& options) {
   if (options.list) return listPasses(options.json);
-  Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
-  if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
-  if (options.gradient) pipeline = pipeline->withDerivatives();
-  if (const Status known = checkPrintAfter(options, *pipeline); !known) return report(known.error());
-  const Result<ColumnNames> columns = readColumns(options.columns);
-  if (!columns) return report(columns.error());
-  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
-  if (!list) return report(list.error());
+  Pipeline pipeline = readPasses(options.passes, options.math);
+  if (options.gradient) pipeline = pipeline.withDerivatives();
+  checkPrintAfter(options, pipeline);
+  const std::vector<SourceLine> list = readExpressions(options.expressions, readColumns(options.columns));
   std::vector<Expression> batch;
-  for (const SourceLine& line : *list) {
+  for (const SourceLine& line : list) {
     if (line.ok()) batch.push_back(*line.expression);
   }
-  if (batch.empty()) return batchStatus(*list, options.expressions);
-  Stages stages = stagesOf(batch, *pipeline, options);
+  if (batch.empty()) return batchStatus(list, options.expressions);
+  Stages stages = stagesOf(batch, pipeline, options);
   if (options.gradient) stages.roots = explain::derivativeRootNames(batch);
   const std::string text = options.dot    ? explain::dotOf(stages.graphs)
                            : options.json ? jsonReport(stages)
                                           : textReport(stages);
-  return std::max(writeResults(text), batchStatus(*list, options.expressions));
+  return std::max(writeResults(text), batchStatus(list, options.expressions));
 }
 
 }  // namespace
@@ -158,7 +151,7 @@ Runner definePasses(CLI::App& app) {
   auto options = std::make_shared<PassesOptions>();
   addExpressionOptions(app, options->expressions);
   app.add_option("--passes", options->passes,
-                 "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
+                 "the passes to run, as simplify,fma; standard stands for those of every kernel, none for no pass")
       ->type_name("LIST")
       ->capture_default_str();
   CLI::Option* const print_after =
@@ -187,7 +180,7 @@ Runner definePasses(CLI::App& app) {
       "its number.\n"
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
-      "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
+      "  sr-jit passes --passes simplify,fma --print-after all '(x0 + 0) * 1'\n"
       "  sr-jit passes --print-changed 'x0^2 + x1/4'\n"
       "  sr-jit passes --dot --print-after all 'x0^2 + x1/4' | dot -Tsvg >graphs.svg\n"
       "  sr-jit passes --gradient 'p0 * exp(-p1 * x0)'\n"

@@ -12,15 +12,12 @@
 #include "runtime/loss_text.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
+#include "tools/failure.h"
+#include "tools/options.h"
 #include "tools/search/resume/parse_json.h"
 
 namespace srjit {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// Throws an error of a request.
-[[noreturn]] void refuse(std::string message) { throw ErrorException({Errc::kInvalid, std::move(message), {}}); }
 
 Json errorJson(const Error& error) {
   Json json = {{"code", nameOf(error.code)}, {"message", error.message}};
@@ -48,7 +45,7 @@ T memberOf(const Json& request, const char* name, T otherwise) {
   try {
     return found->get<T>();
   } catch (const Json::exception&) {
-    refuse(fmt::format("'{}' is of the wrong type", name));
+    refuse("'{}' is of the wrong type", name);
   }
 }
 
@@ -57,14 +54,14 @@ template <class T>
 T integerOf(const Json& json, const char* name) {
   const bool is_large = json.is_number_unsigned() && !std::in_range<T>(json.get<std::uint64_t>());
   if (!json.is_number_integer() || is_large || !std::in_range<T>(json.get<std::int64_t>())) {
-    refuse(fmt::format("'{}' has {}, expected integers of {} bits", name, json.dump(), 8 * sizeof(T)));
+    refuse("'{}' has {}, expected integers of {} bits", name, json.dump(), 8 * sizeof(T));
   }
   return json.get<T>();
 }
 template <class T>
 std::vector<T> integersOf(const Json& request, const char* name) {
   const auto found = request.find(name);
-  if (found == request.end() || !found->is_array()) refuse(fmt::format("'{}' is no list of integers", name));
+  if (found == request.end() || !found->is_array()) refuse("'{}' is no list of integers", name);
   std::vector<T> integers;
   for (const Json& json : *found) integers.push_back(integerOf<T>(json, name));
   return integers;
@@ -78,13 +75,13 @@ T choiceOf(const Json& request, const char* name, const T (&choices)[kCount], T 
     if (word == nameOf(choice)) return choice;
     words += (words.empty() ? "" : ", ") + std::string(nameOf(choice));
   }
-  refuse(fmt::format("'{}' is {}, expected one of {}", name, Json(word).dump(), words));
+  refuse("'{}' is {}, expected one of {}", name, Json(word).dump(), words);
 }
 
 Language languageOf(const Json& request) {
   const auto word = memberOf<std::string>(request, "language", "infix");
   if (const auto language = findLanguage(word)) return *language;
-  refuse(fmt::format("'language' is {}, expected one of infix, postfix, prefix, json", Json(word).dump()));
+  refuse("'language' is {}, expected one of infix, postfix, prefix, json", Json(word).dump());
 }
 
 PopulationArrays readExpressionsOf(const Json& request, const RequestServer& server) {
@@ -120,7 +117,7 @@ void appendNumbers(const Json& json, const char* name, std::vector<double>& numb
     numbers.push_back(json.get<double>());
     return;
   }
-  if (!json.is_array()) refuse(fmt::format("'{}' is neither a list of numbers nor a list of such lists", name));
+  if (!json.is_array()) refuse("'{}' is neither a list of numbers nor a list of such lists", name);
   for (const Json& part : json) appendNumbers(part, name, numbers);
 }
 std::vector<double> numbersOf(const Json& request, const char* name) {
@@ -302,7 +299,7 @@ Json resultsOf(const Answering& answering, const Json& request) {
     if (wanted == kind.name) return kind.answer(answering, request);
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
-  refuse(fmt::format("'op' is {}, expected one of {}", Json(wanted).dump(), names));
+  refuse("'op' is {}, expected one of {}", Json(wanted).dump(), names);
 }
 
 /// An object with the request's id, if it has one.

@@ -29,35 +29,25 @@ template <class T>
 ExitStatus evaluateAs(Evaluation& evaluation, const EvaluationOptions& options) {
   const std::size_t rows = evaluation.data.rows();
   const std::vector<std::size_t> good = evaluation.good();
-  if (good.empty() && !options.expressions.keep_going) return batchStatus(evaluation.lines, options.expressions);
-  Result<OutputFile> out = OutputFile::create(options.out);
-  if (!out) return report(out.error());
-  std::vector<T> predictions(good.size() * rows);
-  std::size_t done = 0;
-  const Status status = evaluateInParts(
-      evaluation, options,
-      [&](const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters) {
-        const std::span<T> part(predictions.data() + done * rows, lines.size() * rows);
-        done += lines.size();
-        return evaluation.engine.evaluate(program, evaluation.data, parameters, part);
-      });
-  if (!status) return report(status.error());
-  const std::vector<T> missing(rows, std::numeric_limits<T>::quiet_NaN());
-  std::vector<std::span<const T>> columns(evaluation.lines.size(), missing);
-  for (std::size_t i = 0; i < good.size(); ++i) columns[good[i]] = {predictions.data() + i * rows, rows};
-  if (options.json) {
-    writeJson<T>(*out, evaluation.lines, columns);
-  } else {
-    writeMatrix<T>(*out, columns, matrixFormat(options.out));
-  }
-  if (const Status written = out->publish(); !written) return report(written.error());
-  return batchStatus(evaluation.lines, options.expressions);
-}
-
-ExitStatus run(const EvaluationOptions& options) {
-  Result<Evaluation> evaluation = prepare(options, true);
-  if (!evaluation) return report(evaluation.error());
-  return withZeroOf(options.engine.precision, [&]<class T>(T) { return evaluateAs<T>(*evaluation, options); });
+  return writeEvaluation(evaluation, options, [&](OutputFile& out) {
+    std::vector<T> predictions(good.size() * rows);
+    std::size_t done = 0;
+    evaluateInParts(
+        evaluation, options,
+        [&](const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters) {
+          const std::span<T> part(predictions.data() + done * rows, lines.size() * rows);
+          done += lines.size();
+          return evaluation.engine.evaluate(program, evaluation.data, parameters, part).value();
+        });
+    const std::vector<T> missing(rows, std::numeric_limits<T>::quiet_NaN());
+    std::vector<std::span<const T>> columns(evaluation.lines.size(), missing);
+    for (std::size_t i = 0; i < good.size(); ++i) columns[good[i]] = {predictions.data() + i * rows, rows};
+    if (options.json) {
+      writeJson<T>(out, evaluation.lines, columns);
+    } else {
+      writeMatrix<T>(out, columns, matrixFormat(options.out));
+    }
+  });
 }
 
 }  // namespace
@@ -72,7 +62,10 @@ Runner defineRun(CLI::App& app) {
       "Examples:\n"
       "  sr-jit run 'x0*sin(x1)' 'x0 + 1' --data table.csv\n"
       "  sr-jit run --exprs population.txt --data table.npy --target 3 --precision f64 --out predictions.npy");
-  return [options] { return run(*options); };
+  return [options] {
+    Evaluation evaluation = prepare(*options, true);
+    return withZeroOf(options->engine.precision, [&]<class T>(T) { return evaluateAs<T>(evaluation, *options); });
+  };
 }
 
 }  // namespace srjit

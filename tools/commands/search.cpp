@@ -8,6 +8,7 @@
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
+#include "tools/failure.h"
 #include "tools/files/checkpoint.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
@@ -80,41 +81,42 @@ const char* wordsOf(search::SearchEnd end) {
   __builtin_unreachable();
 }
 
-/// What is in options as text. Throws CLI::ValidationError for a word that is no loss.
-Status readTexts(SearchCommand& options) {
-  if (const Status loss = readLoss(options.loss, options.search.loss); !loss) return loss;
+/// The list in the text of an option.
+template <class List>
+List readList(Result<List> list, const std::string& text, const char* option) {
+  if (!list) throwError(showPlace(list.error(), text, option, 1));
+  return *std::move(list);
+}
+
+/// Reads the options that are texts.
+void readTexts(SearchCommand& options) {
+  search::GrammarOptions& grammar = options.search.grammar;
+  readLoss(options.loss, options.search.loss);
   if (options.operators) {
-    Result<std::vector<search::OperatorUse>> operators = search::parseOperators(*options.operators);
-    if (!operators) return showPlace(operators.error(), *options.operators, "--ops", 1);
-    options.search.grammar.operators = *std::move(operators);
+    grammar.operators = readList(search::parseOperators(*options.operators), *options.operators, "--ops");
   }
   if (!options.nesting.empty()) {
-    Result<std::vector<search::NestingLimit>> nesting = search::parseNesting(options.nesting);
-    if (!nesting) return showPlace(nesting.error(), options.nesting, "--nesting", 1);
-    options.search.grammar.nesting = *std::move(nesting);
+    grammar.nesting = readList(search::parseNesting(options.nesting), options.nesting, "--nesting");
   }
-  return okStatus();
 }
 
 /// The plot of the chosen formula over all rows.
-Result<std::string> plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
-                             const std::string& target_name) {
+std::string plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
+                     const std::string& target_name) {
   const Engine& engine = result.engine;
   const search::Formula* chosen = result.state.front.chosen();
   if (chosen == nullptr) {
-    return search::plotSvg({.front = result.state.front, .formula = {}, .target = {}, .prediction = {}});
+    return search::plotSvg({.front = result.state.front, .formula = {}, .target = {}, .prediction = {}}).value();
   }
   std::vector<double> predictions(target.size());
-  const Result<Dataset> rows = engine.upload(data);
-  if (!rows) return rows.error();
   const Program program = engine.compile(std::span(&chosen->expression, 1));
-  const auto evaluated = engine.evaluate(program, *rows, {}, std::span<double>(predictions));
-  if (!evaluated) return evaluated.error();
+  engine.evaluate(program, engine.upload(data).value(), {}, std::span<double>(predictions)).value();
   return search::plotSvg({.front = result.state.front,
                           .formula = print(chosen->expression, Language::kInfix, data.names),
                           .target = target,
                           .prediction = predictions,
-                          .target_name = target_name});
+                          .target_name = target_name})
+      .value();
 }
 
 std::string frontText(const SearchCommand& options, const search::Front& front, const ColumnNames& names) {
@@ -123,43 +125,30 @@ std::string frontText(const SearchCommand& options, const search::Front& front, 
 }
 
 /// Rows with missing values would make the search leave out columns without a word.
-Status checkRows(const DataView& data, const EvaluationOptions& options) {
-  Status finite = search::checkFinite(data);
-  if (finite) return finite;
-  Error error = finite.error();
-  error.message =
-      fmt::format("{}: {}{}", displayName(options.data), error.message,
-                  options.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
-  return error;
-}
-
-/// The file of the plot, if one is asked for. Errors, before anything is searched: no gnuplot, or no place to write.
-Result<std::optional<OutputFile>> openPlot(const std::optional<std::string>& path) {
-  if (!path) return std::optional<OutputFile>();
-  if (const Result<std::string> gnuplot = search::findGnuplot(); !gnuplot) return gnuplot.error();
-  Result<OutputFile> file = OutputFile::create(*path);
-  if (!file) return file.error();
-  return std::optional(*std::move(file));
+void checkRows(const DataView& data, const EvaluationOptions& options) {
+  const Status finite = search::checkFinite(data);
+  if (finite) return;
+  refuse("{}: {}{}", displayName(options.data), finite.error().message,
+         options.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
 }
 
 ExitStatus runSearch(SearchCommand options) {
   options.search.begun = search::Timekeeper::Clock::now();
-  if (const Status read = readTexts(options); !read) return report(read.error());
+  readTexts(options);
   const EvaluationOptions& evaluation = options.evaluation;
-  Result<DataTable> table = readTable(evaluation);
-  if (!table) return report(table.error());
-  const Result<Roles> roles = assignRoles(*table, evaluation.target, evaluation.weights);
-  if (!roles) return report(roles.error());
-  const DataView data = viewOf(*roles);
-  if (const Status complete = checkRows(data, evaluation); !complete) return report(complete.error());
-  Result<OutputFile> out = OutputFile::create(evaluation.out);
-  if (!out) return report(out.error());
-  Result<std::optional<OutputFile>> plot = openPlot(options.plot);
-  if (!plot) return report(plot.error());
+  const DataTable table = readTable(evaluation);
+  const Roles roles = assignRoles(table, evaluation.target, evaluation.weights).value();
+  const DataView data = viewOf(roles);
+  checkRows(data, evaluation);
+  OutputFile out = OutputFile::create(evaluation.out).value();
+  std::optional<OutputFile> plot;
+  if (options.plot) {
+    search::findGnuplot().value();  // a plot without it is refused before anything is searched
+    plot = OutputFile::create(*options.plot).value();
+  }
   options.search.engine = evaluation.engine;
   CheckpointFile checkpoint(options.checkpoint);
-  Result<std::optional<search::SearchState>> resumed = checkpoint.read(search::fingerprintOf(data, options.search));
-  if (!resumed) return report(resumed.error());
+  auto resumed = checkpoint.read(search::fingerprintOf(data, options.search)).value();
   StatusLine line(evaluation.quiet);
   options.search.progress = [&](const search::SearchState& state) {
     line.show([&] { return progressText(state, options.search.seconds, data.names); });
@@ -167,25 +156,25 @@ ExitStatus runSearch(SearchCommand options) {
   options.search.stop = [] { return interrupted.load(); };
   options.search.checkpoint = [&](const search::SearchState& state, bool is_last) { checkpoint.take(state, is_last); };
   std::optional<InterruptGuard> guard(std::in_place);
-  const Result<search::SearchResult> result = search::search(data, options.search, *std::move(resumed));
+  const Result<search::SearchResult> found = search::search(data, options.search, std::move(resumed));
   guard.reset();
   line.hide();
-  if (!result) return report(result.error());
+  const search::SearchResult& result = found.value();
+  const search::SearchState& state = result.state;
   if (!evaluation.quiet) {
-    for (const std::string& notice : result->notices) tell(fmt::format("sr-jit: {}\n", text::printable(notice)));
+    tellNotices(result.notices);
     tell(fmt::format("sr-jit: {} formulas of {} trees and {} fits in {} generations and {:.3g} s on {}; {}\n",
-                     result->state.front.size(), result->state.candidates, result->state.fits,
-                     result->state.generations, result->state.seconds, result->device, wordsOf(result->end)));
+                     state.front.size(), state.candidates, state.fits, state.generations, state.seconds, result.device,
+                     wordsOf(result.end)));
   }
-  out->write(frontText(options, result->state.front, data.names));
-  if (const Status written = out->publish(); !written) return report(written.error());
-  if (*plot) {
-    const Result<std::string> svg = plotText(*result, data, roles->target, evaluation.target);
-    if (!svg) return report(svg.error());
-    (*plot)->write(*svg);
-    if (const Status written = (*plot)->publish(); !written) return report(written.error());
+  out.write(frontText(options, state.front, data.names));
+  out.publish().value();
+  if (plot) {
+    plot->write(plotText(result, data, roles.target, evaluation.target));
+    plot->publish().value();
   }
-  return checkpoint.status() ? kDone : report(checkpoint.status().error());
+  checkpoint.status().value();
+  return kDone;
 }
 
 void addGrammarOptions(CLI::App& app, SearchCommand& options) {
@@ -257,9 +246,7 @@ Runner defineSearch(CLI::App& app) {
                 search::canMinimise);
   addGrammarOptions(app, *options);
   addEffortOptions(app, options->search);
-  app.add_option("-o,--out", options->evaluation.out, "write to FILE, which appears only when complete")
-      ->type_name("FILE")
-      ->default_str("standard output");
+  addOutOption(app, options->evaluation.out);
   CLI::Option* latex = app.add_flag("--latex", options->latex, "write a table in LaTeX");
   addJsonOption(app, options->evaluation.json);
   app.get_option("--json")->excludes(latex);

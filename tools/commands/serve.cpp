@@ -35,9 +35,8 @@ ExitStatus runServe(const EvaluationOptions& options) {
     throw CLI::ValidationError("--data", "standard input has the requests, so data cannot come from there");
   }
   const std::uint64_t max_bytes = options.expressions.limits.max_bytes;
-  const Result<LoadedData> loaded = loadData(options);
-  if (!loaded) return report(loaded.error());
-  const RequestServer server{loaded->engine, loaded->data, viewOf(loaded->roles).names};
+  const LoadedData loaded = loadData(options);
+  const RequestServer server{loaded.engine, loaded.data, viewOf(loaded.roles).names};
   // A client need not guess when the data are read.
   if (!write(describeServer(server))) return kDone;  // runMain() reports what was lost
   std::string line;

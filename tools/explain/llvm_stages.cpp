@@ -171,7 +171,7 @@ Result<Json> hostIrStage(const Request& request, const FinalGraph& graph) {
 Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const DeviceOptions options = deviceOptions(request);
-  const Result<std::string> text = rowsPtx({&graph.dag, 1}, options, {}, {&map, 1});
+  const Result<std::string> text = rowsPtx({&graph.dag, 1}, options, {&map, 1});
   if (!text) return text.error();
   return finished({"ptx", "PTX", "PTX", "as sr-jit ptx prints it; nvJitLink or ptxas makes machine code of it", "//"},
                   assemblyLines(*text, graph), options.rows_per_thread);

@@ -5,10 +5,8 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/host/print_program.h"
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
-#include "compiler/interpreter/print_bytecode.h"
 #include "ir/ops.h"
 #include "tools/explain/stages.h"
 #include "tools/line_diff.h"

@@ -87,6 +87,11 @@ std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, L
   return list;
 }
 
+void SourceLine::fail(Error error) {
+  error.message = fmt::format("{}:{}: {}", origin, line, error.message);
+  expression = std::move(error);
+}
+
 std::span<const double> SourceLine::parameters() const noexcept {
   if (!ok() || !values) return {};
   return std::span(*values).first(std::min<std::size_t>(values->size(), expression->parameterCount()));

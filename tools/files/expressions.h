@@ -30,6 +30,8 @@ struct SourceLine {
   std::shared_ptr<const std::vector<double>> values = {};
 
   bool ok() const noexcept { return expression.ok(); }
+  /// Makes it an error of the line: "ORIGIN:LINE: MESSAGE".
+  void fail(Error error);
   /// Those of the values that the expression has parameters for; none where it is bad.
   std::span<const double> parameters() const noexcept;
 };

@@ -1,5 +1,5 @@
 // The arguments and results of the front end's kernels. They encode a population for the interpreter on the device: the
-// same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/token_writer.h), compiled for both.
+// same walk as on the host (passes/expression_optimizer.h, compiler/interpreter/encoder.h), compiled for both.
 //
 // Kernel `srjit_encode`: EncodeArguments. Each thread is a worker with memory of its own, and encodes the expressions
 // whose numbers are its own plus a multiple of the number of threads. Blocks of kEncodeThreads threads; a grid in x
@@ -14,7 +14,7 @@
 #include <span>
 #include <type_traits>
 
-#include "compiler/interpreter/token_writer.h"
+#include "compiler/interpreter/encoder.h"
 #include "ir/numeric.h"
 #include "ir/op.h"
 #include "passes/rules/tables.h"
@@ -109,8 +109,7 @@ struct EncodeArguments {
   Precision precision;
   Math math;
   std::uint32_t first_slot, max_slots;
-  std::uint32_t few_slots;           ///< programs of more are left to the host, which has them launched apart
-  std::array<bool, kMostOps> folds;  ///< foldedOperators()
+  std::uint32_t few_slots;  ///< programs of more are left to the host, which has them launched apart
   RuleTables rules;
   HandlerNumbers handlers;
 };

@@ -14,14 +14,6 @@ namespace srjit {
 /// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
 extern const std::span<const unsigned char> kFrontEndBitcode;
 
-namespace {
-
-// What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
-// different ways (docs/history/experiments.md).
-constexpr const char* kFrontEndPasses = "globaldce,default<Oz>";
-
-}  // namespace
-
 std::span<const std::byte> frontEndBitcode() noexcept { return std::as_bytes(kFrontEndBitcode); }
 
 Result<std::string> frontEndPtx(const DeviceOptions& options) {
@@ -36,7 +28,7 @@ Result<std::string> frontEndPtx(const DeviceOptions& options) {
       return std::move(read).error();
     return made;
   };
-  return ptxOf(build, {.kernels = kFrontEndPasses, .knows_costs = true});
+  return ptxOf(build);
 }
 
 }  // namespace srjit

@@ -7,8 +7,8 @@ namespace srjit {
 
 DeviceWorker::DeviceWorker(const EncodeArguments& arguments)
     : arguments_(arguments),
-      optimizer_(arguments.precision, arguments.math, arguments.rules, arguments.folds),
-      writer_(arguments.handlers) {
+      optimizer_(arguments.precision, arguments.math, arguments.rules),
+      encoder_(arguments.handlers) {
   options_.staged_columns = arguments.first_slot;
   options_.max_slots = arguments.max_slots;
 }
@@ -37,7 +37,7 @@ std::optional<std::uint8_t> DeviceWorker::write(std::uint32_t e) {
   code_.tokens.clear();
   code_.slots = 0;
   const std::uint32_t outputs[] = {e};
-  if (!writer_.encode(graph, outputs, options_, code_).isNone()) return std::nullopt;
+  if (!encoder_.encode(graph, outputs, options_, code_).isNone()) return std::nullopt;
   constexpr std::size_t kMostParameters = std::numeric_limits<decltype(EncodedSize::parameters)>::max();
   if (code_.slots > std::min<std::uint32_t>(arguments_.few_slots, UINT8_MAX) || graph.members.size() > UINT16_MAX ||
       code_.tokens.size() > roomForTokens(codes) || code_.tokens.size() > UINT16_MAX ||

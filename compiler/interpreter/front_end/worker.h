@@ -24,7 +24,7 @@ class DeviceWorker {
 
   const EncodeArguments& arguments_;
   ExpressionOptimizer optimizer_;
-  TokenWriter writer_;
+  Encoder encoder_;
   EncodeOptions options_;
   Bytecode code_;
 };

@@ -58,8 +58,8 @@ DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, st
       count_(count),
       queue_(request.queue),
       front_end_(std::move(front_end)),
-      began_(queue_.cuda, Event::Timing::kOn),
-      done_(queue_.cuda, Event::Timing::kOn) {
+      began_(queue_.cuda, true),
+      done_(queue_.cuda, true) {
   std::size_t first = 0;
   for (const Population::Block& block : source_.expressions.blocks().first(ceilDivide(count_, Population::kBlock))) {
     ranges_.push_back({block, first, first + block.size()});

@@ -72,13 +72,8 @@ class ProgramEncoder {
     code_.report.seconds_codegen = linking.seconds();
     if (on_device_) std::ranges::sort(code_.failures, {}, &Failure::expression);
     // Not after an exception, which may leave work half done in it.
-    scratch_->trim(EncodeScratchPool::kMostBytes);
-    EncodeScratchPool& pool = request_.store.encodeScratch();
-    if (finds_) {
-      pool.giveBack(std::move(scratch_));
-    } else {
-      pool.giveBackUnlessThereIsOne(std::move(scratch_));
-    }
+    scratch_->trim(ScratchPool<EncodeScratch>::kMostBytes);
+    request_.store.encodeScratch().giveBack(std::move(scratch_), finds_);
     return std::move(code_);
   }
 
@@ -145,7 +140,7 @@ class ProgramEncoder {
     std::shared_ptr<const FrontEnd> front_end = request_.store.frontEnd();
     // With more there may be several sections; and workers have memory for a number per variable up to the largest.
     const bool has_few_variables = source_.variables <= limits_.columns;
-    if (!uses_device_ || front_end == nullptr || !has_few_variables || request_.subtrees != nullptr ||
+    if (!uses_device_ || front_end == nullptr || !has_few_variables || request_.filter != nullptr ||
         chosen_.size() != source_.expressions.size()) {
       return;
     }
@@ -188,8 +183,8 @@ class ProgramEncoder {
   }
 
   void beginChunks() {
-    // Passes from outside of the library and kept subtrees need graphs of whole chunks.
-    needs_graphs_ = source_.pipeline || request_.subtrees != nullptr;
+    // Passes from outside of the library and filters need graphs of whole chunks.
+    needs_graphs_ = source_.pipeline || request_.filter != nullptr;
     finds_ = !needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
              chosen_.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
@@ -309,23 +304,17 @@ class ProgramEncoder {
 
   Status encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                           EncodedChunk& chunk) const {
-    const ExpressionGraph graph = graphOf(tokens, worker);
+    const ExpressionGraph graph = worker.optimizer.run(tokens, 0, source_.derivation);
     chunk.nodes += graph.members.size();
     for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
     EncodeOptions options = encodeOptions(chunk);
     options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
     worker.outputs.clear();
     source_.appendOutputs(expression, worker.outputs);
-    Status encoded = worker.encoder.encode(graph, worker.outputs, options, chunk.code);
-    if (!encoded) return encoded;
+    const EncodeFault fault = worker.encoder.encode(graph, worker.outputs, options, chunk.code);
+    if (!fault.isNone()) return statusOf(fault, table_, options);
     for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
-    return encoded;
-  }
-
-  ExpressionGraph graphOf(const ExpressionView& tokens, EncodeWorker& worker) const {
-    if (source_.derivation) return worker.derived.run(tokens, 0, *source_.derivation);
-    worker.optimizer.run(tokens, 0);
-    return worker.optimizer.graph();
+    return okStatus();
   }
 
   // The program of an equal expression of the generation before.
@@ -399,8 +388,10 @@ class ProgramEncoder {
     for (const std::uint32_t member : members) {
       outputs.clear();
       source_.appendOutputs(member, outputs);
-      addProgram(member, chunk,
-                 [&] { return encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code); });
+      addProgram(member, chunk, [&] {
+        const EncodeFault fault = encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code);
+        return statusOf(fault, table_, options);
+      });
       roots = roots.subspan(outputs.size());
     }
     for (const ParameterSource& parameter : dag.parameters()) {
@@ -412,7 +403,7 @@ class ProgramEncoder {
   // What all chunks need: the columns of sections, and the family of the operators.
   void stageColumns() {
     std::vector<bool> used_ops(kOpCount);
-    std::size_t variables = 0;  // values of subtrees may be among them
+    std::size_t variables = 0;  // columns of a filter may be among them
     for (const EncodedChunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
     if (on_device_) variables = std::max(variables, on_device_->variables().size());
     // Tokens that name no column have column 0 there, so it has a place even if no program needs it.

@@ -8,20 +8,17 @@
 #include <tbb/enumerable_thread_specific.h>
 
 #include "compiler/interpreter/bytecode.h"
-#include "passes/expression_optimizer.h"
-#include "passes/gradient/derived_optimizer.h"
+#include "passes/gradient/deriver.h"
 #include "runtime/code/interpreted/encoded_generation.h"
-#include "runtime/code/scratch_pool.h"
 
 namespace srjit {
 
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
   EncodeWorker(Precision precision, Math math, const HandlerTable& table)
-      : optimizer(precision, math), derived(precision, math), encoder(table) {}
+      : optimizer(precision, math), encoder(table.numbers()) {}
 
-  ExpressionOptimizer optimizer;
-  DerivedOptimizer derived;
+  Deriver optimizer;
   Encoder encoder;
   std::vector<std::uint32_t> outputs;  ///< of one expression
 };
@@ -61,7 +58,5 @@ struct EncodeScratch {
   /// variable take.
   std::size_t bytes() const noexcept;
 };
-
-using EncodeScratchPool = ScratchPool<EncodeScratch>;
 
 }  // namespace srjit

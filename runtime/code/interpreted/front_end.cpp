@@ -49,11 +49,9 @@ void forEachArray(EncodeArguments& arguments, const Visit& visit) {
 FrontEnd::FrontEnd(std::shared_ptr<const Module> module, const std::shared_ptr<const Stream>& stream,
                    Precision precision, Math math, const HandlerTable& table)
     : module_(std::move(module)), encode_(module_->kernel(kEncodeKernel)), link_(module_->kernel(kLinkKernel)) {
-  const RuleClass rule_class = ruleClassOf(math, precision);
   arguments_.precision = precision;
   arguments_.math = math;
-  arguments_.folds = foldedOperators(rule_class, math, precision);
-  arguments_.rules = rulesFor(rule_class, math, precision);
+  arguments_.rules = rulesFor(ruleModeOf(math, precision));
   arguments_.handlers = table.numbers();
   ArrayImage image;
   forEachArray(arguments_, [&](auto& array) { image.add(array); });

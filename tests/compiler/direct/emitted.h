@@ -11,7 +11,6 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/registers.h"
 #include "compiler/sass/listing.h"
-#include "compiler/sass/print.h"
 #include "tests/sass_verifier/hazards.h"
 
 namespace srjit {

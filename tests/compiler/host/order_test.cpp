@@ -1,4 +1,4 @@
-#include "compiler/host/order.h"
+#include "compiler/host/kernels.h"
 
 #include <algorithm>
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/host/print_program.h"
 #include "ir/rows.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/population.h"

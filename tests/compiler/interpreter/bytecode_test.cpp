@@ -1,6 +1,5 @@
 // Bytecode of the GPU interpreter, run by a model of its machine.
 #include "compiler/interpreter/bytecode.h"
-#include "compiler/interpreter/print_bytecode.h"
 
 #include <bit>
 #include <memory>
@@ -11,8 +10,7 @@
 
 #include "compiler/nvptx/options.h"
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derived_batch.h"
-#include "passes/gradient/derived_optimizer.h"
+#include "passes/gradient/deriver.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/population.h"
@@ -216,11 +214,12 @@ TEST(Bytecode, EncodesTheLargestColumnNumber) {
   const Dag dag = graphOf({last + " - x1", "(x0+" + last + ") - (x0+" + last + ")*1"}, Precision::kF32);
   const EncodeOptions fits = staging(most);
   Bytecode code;
-  Encoder encoder(table);
+  Encoder encoder(table.numbers());
   const std::uint32_t first_root[] = {dag.roots()[0]}, number[] = {0};
-  ASSERT_TRUE(encoder.encode(dag, first_root, number, fits, code).ok());
+  ASSERT_TRUE(encoder.encode(dag, first_root, number, fits, code).isNone());
   EXPECT_THAT(printBytecode(code, table, fits), testing::HasSubstr("sub " + last + " x1"));
-  const Status refused = encoder.encode(dag, first_root, number, staging(most + 1), code);
+  const EncodeOptions too_many = staging(most + 1);
+  const Status refused = statusOf(encoder.encode(dag, first_root, number, too_many, code), table, too_many);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kUnsupported);
   EXPECT_EQ(refused.error().message, "262145 staged columns: a token can name 262144");
@@ -238,15 +237,15 @@ TEST(Bytecode, MapsColumnsParametersAndOutputs) {
   EncodeOptions options = staging(2);
   options.columns = columns;
   options.parameters = parameters;
-  Encoder encoder(table);
+  Encoder encoder(table.numbers());
   Bytecode code;
   const std::uint32_t output[] = {1000};
-  ASSERT_TRUE(encoder.encode(dag, dag.roots().first(1), output, options, code).ok());
+  ASSERT_TRUE(encoder.encode(dag, dag.roots().first(1), output, options, code).isNone());
   EXPECT_EQ(printBytecode(code, table, options),
             "   0  mul x1 parameter42\n"
             "   1  sub s0 x0\n"
             "   1  end root1000\n");
-  const Status refused = encoder.encode(dag, dag.roots().subspan(1), output, options, code);
+  const Status refused = statusOf(encoder.encode(dag, dag.roots().subspan(1), output, options, code), table, options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, "variable x9 is not among the columns that are staged");
   EXPECT_EQ(code.tokens.size(), 3U) << "tokens encoded before are unchanged";
@@ -260,7 +259,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
     const HandlerTable table(specFor(math, 3 + static_cast<unsigned>(seed % 3)));
     const EncodeOptions options = staging(6);
     const Dag together = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
-    Encoder encoder(table);
+    Encoder encoder(table.numbers());
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const Dag alone = Pipeline::standard(math).run(Dag::fromExpressions({&batch[i], 1}, Precision::kF64), {math});
       // Literals have other numbers in a graph of their own, so they are compared by value.
@@ -277,7 +276,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
       options_together.parameters = of_together;
       Bytecode code;
       const std::uint32_t output[] = {0};
-      ASSERT_TRUE(encoder.encode(together, together.roots().subspan(i, 1), output, options_together, code).ok());
+      ASSERT_TRUE(encoder.encode(together, together.roots().subspan(i, 1), output, options_together, code).isNone());
       EXPECT_EQ(printBytecode(code, table, options),
                 printBytecode(*encode(alone, table, options_alone), table, options));
     }
@@ -361,10 +360,10 @@ void expectEqualCode(Encoder& encoder, const ExpressionGraph& graph, const Dag& 
   std::vector<std::uint32_t> outputs(scheduled.roots().size());
   std::iota(outputs.begin(), outputs.end(), 7U);
   Bytecode of_graph, of_dag;
-  const Status a = encoder.encode(graph, outputs, options, of_graph);
-  const Status b = encoder.encode(scheduled, scheduled.roots(), outputs, options, of_dag);
-  ASSERT_EQ(a.ok(), b.ok()) << text;
-  if (!a.ok()) return;
+  const EncodeFault a = encoder.encode(graph, outputs, options, of_graph);
+  const EncodeFault b = encoder.encode(scheduled, scheduled.roots(), outputs, options, of_dag);
+  ASSERT_EQ(a.isNone(), b.isNone()) << text;
+  if (!a.isNone()) return;
   std::vector<std::uint64_t> graph_parameters, dag_parameters;
   for (const NodeId id : of_graph.parameters) {
     const Node& node = graph.dag.node(id);
@@ -390,14 +389,13 @@ TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
     for (const std::uint32_t slots : {1U, 3U, 64U}) {
       for (const Math math : kMathModes) {
         const HandlerTable table(specFor(math, depth));
-        Encoder encoder(table);  // for both, in turns
-        ExpressionOptimizer optimizer(Precision::kF64, math);
+        Encoder encoder(table.numbers());  // for both, in turns
+        Deriver optimizer(Precision::kF64, math);
         BatchOptimizer batch(Precision::kF64, math);
         const Population population(expressionsToEncode(depth * 7 + slots, 300));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
-          optimizer.run(population[e], 0);
           batch.add(population[e]);
-          expectEqualCode(encoder, optimizer.graph(), batch.take(), slots,
+          expectEqualCode(encoder, optimizer.run(population[e], 0, {}), batch.take(), slots,
                           print(population[e].expression(), Language::kInfix));
         }
       }
@@ -419,10 +417,10 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
   for (const std::uint32_t slots : {3U, 64U}) {
     for (const Math math : kMathModes) {
       const HandlerTable table(specFor(math, 4));
-      Encoder encoder(table);
-      DerivedOptimizer optimizer(Precision::kF64, math);
+      Encoder encoder(table.numbers());
+      Deriver optimizer(Precision::kF64, math);
       for (const Derivation& derivation : derivations) {
-        DerivedBatch batch(Precision::kF64, math, derivation);
+        BatchOptimizer batch(Precision::kF64, math, derivation);
         const Population population(expressionsToEncode(slots, 100));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
           batch.add(population[e]);
@@ -443,7 +441,7 @@ TEST(Bytecode, JoinsSumsOfAdjacentOutputs) {
   const Dag dag = graphOf({"x0*x1", "x0+x1", "x2", "x2*x2", "x1*x2", "(x0+x2)*x1"}, Precision::kF32);
   Bytecode code;
   const std::uint32_t outputs[] = {3, 4, 5, 6, 7, 9};
-  ASSERT_TRUE(Encoder(table).encode(dag, dag.roots(), outputs, options, code).ok());
+  ASSERT_TRUE(Encoder(table.numbers()).encode(dag, dag.roots(), outputs, options, code).isNone());
   EXPECT_EQ(printBytecode(code, table, options),
             "   0  keep sum0 x0 x1\n"
             "   0  add x0 x1\n"
@@ -469,7 +467,7 @@ std::vector<double> outputsOf(Encoder& encoder, const HandlerTable& table, const
   options.max_slots = slots;
   options.joins_sums = joins_sums;
   Bytecode code;
-  if (!encoder.encode(graph, outputs, options, code)) return {};
+  if (!encoder.encode(graph, outputs, options, code).isNone()) return {};
   std::vector<double> parameters;
   for (const NodeId id : code.parameters) {
     const Node& node = graph.dag.node(id);
@@ -483,8 +481,8 @@ TEST(Bytecode, OutputsDependNeitherOnSlotsNorOnJoinedSums) {
   const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 3, .weighted = true};
   const Population population(expressionsToEncode(31, 400));
   const HandlerTable table(specFor(Math::kPrecise, 4));
-  Encoder encoder(table);
-  DerivedOptimizer optimizer(Precision::kF64, Math::kPrecise);
+  Encoder encoder(table.numbers());
+  Deriver optimizer(Precision::kF64, Math::kPrecise);
   std::size_t encoded = 0;
   for (std::uint32_t e = 0; e < population.size(); ++e) {
     const ExpressionGraph graph = optimizer.run(population[e], 0, derivation);

@@ -115,7 +115,6 @@ struct HostPopulation {
     sizes.assign(expressions.size(), {77, 77, 77, 77});
     tokens.assign(arguments.programs.firstToken(population, population.expressions), kUnwritten);
     parameters.resize(arguments.programs.firstParameter(population, population.expressions));
-    const RuleClass rule_class = ruleClassOf(math, precision);
     arguments = {.population = population,
                  .programs = {sizes.data(), tokens.data(), parameters.data()},
                  .operators = operators.data(),
@@ -126,8 +125,7 @@ struct HostPopulation {
                  .first_slot = kTestedFirstSlot,
                  .max_slots = kTestedMaxSlots,
                  .few_slots = kTestedMaxSlots,
-                 .folds = foldedOperators(rule_class, math, precision),
-                 .rules = rulesFor(rule_class, math, precision),
+                 .rules = rulesFor(ruleModeOf(math, precision)),
                  .handlers = table.numbers()};
   }
 
@@ -189,7 +187,7 @@ TEST_P(DeviceWorkerModes, WritesWhatTheEncoderWrites) {
   HostPopulation host(expressions, precision, math, table);
   host.encodeAll();
 
-  Encoder encoder(table);
+  Encoder encoder(table.numbers());
   ExpressionOptimizer optimizer(precision, math);
   Bytecode code;
   std::vector<std::uint32_t> operators(kOpCount), variables(kTestedVariables);
@@ -203,9 +201,9 @@ TEST_P(DeviceWorkerModes, WritesWhatTheEncoderWrites) {
     options.staged_columns = kTestedFirstSlot;
     options.max_slots = kTestedMaxSlots;
     code = {};
-    const Status encoded = encoder.encode(graph, std::array{e}, options, code);
+    const EncodeFault fault = encoder.encode(graph, std::array{e}, options, code);
     const EncodedSize& size = host.sizes[e];
-    if (!encoded || population[e].size() > kMostCodesOnDevice ||
+    if (!fault.isNone() || population[e].size() > kMostCodesOnDevice ||
         code.tokens.size() > roomForTokens(population[e].size())) {
       EXPECT_EQ(size.tokens, 0U);
       ++left;

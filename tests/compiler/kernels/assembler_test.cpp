@@ -1,7 +1,7 @@
 // Every operator, precision, math mode and kind of kernel assembles, without a GPU.
 #include "compiler/kernels/assembler.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/totals_kernel.h"
 

@@ -67,7 +67,7 @@ TEST(GraphListing, HasALinePerOperator) {
 TEST(GraphListing, IsWhatPtxNames) {
   const std::vector<Dag> dags = twoGraphs();
   const GraphListing listing = listGraphs(dags, "/somewhere/graphs.txt");
-  const std::string ptx = rowsPtx(dags, {}, {}, listing.sources).value();
+  const std::string ptx = rowsPtx(dags, {}, listing.sources).value();
   EXPECT_THAT(ptx, HasSubstr("\"/somewhere/graphs.txt\""));
   std::set<unsigned> named;
   const std::regex place(R"(\.loc\s+\d+ (\d+) \d+)");

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <llvm/ADT/StringExtras.h>
 
-#include "compiler/kernels/identity.h"
+#include "compiler/kernels/image_maker.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

@@ -1,6 +1,6 @@
 // The text of PTX: required and forbidden instructions. Assembling is tested in
 // tests/compiler/kernels/assembler_test.cpp.
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/totals_kernel.h"
@@ -168,21 +168,6 @@ TEST(TotalsKernel, AddsInDouble) {
   EXPECT_THAT(*single, Not(HasSubstr("add.rn.f32")));
   options.precision = Precision::kF64;
   EXPECT_THAT(*totalsPtx(options), HasSubstr("ld.global.nc.f64"));
-}
-
-TEST(LlvmPasses, CustomPipelinesReplaceTheStandardOnes) {
-  Dag dag(Precision::kF32);
-  dag.addRoot(dag.apply(Op::kSin, {dag.apply(Op::kMul, {dag.variable(0), dag.variable(0)})}));
-  const DeviceOptions options{.math = Math::kPrecise, .loss = {}};
-  const std::string standard = rowsPtx({&dag, 1}, options).value();
-  LlvmPasses passes;
-  passes.kernels = "function(sroa)";
-  EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
-  passes.kernels = "no-such-pass";
-  const auto refused = rowsPtx({&dag, 1}, options, passes);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, Errc::kInvalid);
-  EXPECT_NE(refused.error().message.find("no-such-pass"), std::string::npos) << refused.error().message;
 }
 
 }  // namespace

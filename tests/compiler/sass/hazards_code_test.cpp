@@ -12,7 +12,6 @@
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
-#include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"

@@ -1,5 +1,5 @@
 #include "tests/sass_verifier/hazards.h"
-#include "compiler/sass/print.h"
+#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ TEST(Lines, ChangeNoInstruction) {
   dag.addRoot(dag.apply(Op::kSin, {&quotient, 1}));
   const GraphListing listing = listGraphs({&dag, 1}, "/somewhere/graphs.txt");
   const Cubin plain = assemble(rowsPtx({&dag, 1}, {}).value(), "sm_90").value();
-  const std::string ptx = rowsPtx({&dag, 1}, {}, {}, listing.sources).value();
+  const std::string ptx = rowsPtx({&dag, 1}, {}, listing.sources).value();
   const Cubin with_lines = assemble(ptx, "sm_90", Lines::kKeep).value();
   EXPECT_THAT(bytesIn(with_lines), HasSubstr(".debug_line"));
   EXPECT_THAT(bytesIn(with_lines), HasSubstr("graphs.txt"));

@@ -12,7 +12,7 @@
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/instruction.h"
-#include "compiler/sass/print.h"
+#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 
 namespace srjit {

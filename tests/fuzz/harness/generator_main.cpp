@@ -17,6 +17,8 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +37,7 @@ namespace {
 constexpr std::size_t kMaxInput = 4096;
 
 struct Options {
-  std::uint64_t runs = 1000;
-  std::uint64_t seed = 1;
+  std::uint64_t runs, seed;
   std::string last, input, corpus;
 };
 
@@ -170,23 +171,17 @@ void run(const std::string& input) {
 }
 
 Options readOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    const bool has_value = i + 1 < argc;
-    if (name == "--runs" && has_value) {
-      options.runs = std::strtoull(argv[++i], nullptr, 10);
-    } else if (name == "--seed" && has_value) {
-      options.seed = std::strtoull(argv[++i], nullptr, 10);
-    } else if (name == "--last" && has_value) {
-      options.last = argv[++i];
-    } else if (name == "--input" && has_value) {
-      options.input = argv[++i];
-    } else {
-      options.corpus = name;
-    }
+  std::map<std::string_view, std::string> values;
+  std::string_view name;  // of an option whose value follows; empty for the folder
+  for (const char* const word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+    const bool is_name = name.empty() && std::string_view(word).starts_with("--");
+    if (!is_name) values[name] = word;
+    name = is_name ? word : "";
   }
-  return options;
+  const auto numberOf = [&](std::string_view option, std::uint64_t otherwise) {
+    return values.contains(option) ? std::strtoull(values[option].c_str(), nullptr, 10) : otherwise;
+  };
+  return {numberOf("--runs", 1000), numberOf("--seed", 1), values["--last"], values["--input"], values[""]};
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
     device.stream->fill(a.address(), 7, 64);
     device.stream->copyToDevice(a.address(), bytes.data(), 4);
-    device.stream->copyRowsToDevice(a.address() + 8, 16, bytes.data() + 32, 8, 2, 3);
+    device.stream->copyRows({a.address() + 8, 16}, {bytes.data() + 32, 8}, 2, 3);
     device.stream->synchronize();
     std::array<unsigned char, 64> result{};
     device.stream->copyToHost(result.data(), a.address(), 64);
@@ -40,12 +40,12 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     EXPECT_EQ(result[24], 40);
     EXPECT_EQ(result[40], 48);
     std::array<unsigned char, 8> rows{};
-    device.stream->copyRowsToHost(rows.data(), 4, a.address() + 8, 16, 2, 2);
+    device.stream->copyRows({rows.data(), 4}, {a.address() + 8, 16}, 2, 2);
     EXPECT_THAT(rows, ElementsAre(32, 33, 0, 0, 40, 41, 0, 0));
     const DeviceBuffer b(device.stream, 64);
     device.stream->fill(b.address(), 9, 64);
-    device.stream->copyRowsOnDevice(b.address() + 1, 3, a.address() + 8, 16, 2, 2);
-    device.stream->copyRowsOnDevice(b.address() + 8, 2, a.address() + 8, 2, 2, 1);
+    device.stream->copyRows({b.address() + 1, 3}, {a.address() + 8, 16}, 2, 2);
+    device.stream->copyRows({b.address() + 8, 2}, {a.address() + 8, 2}, 2, 1);
     device.stream->copyToHost(result.data(), b.address(), 64);
     EXPECT_THAT(std::vector<unsigned char>(result.begin(), result.begin() + 11),
                 ElementsAre(9, 32, 33, 9, 40, 41, 9, 9, 32, 33, 9));
@@ -53,10 +53,10 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     device.fake.forgetCalls();
     device.stream->copyToDevice(0, nullptr, 0);
     device.stream->copyToHost(nullptr, 0, 0);
-    device.stream->copyRowsToDevice(0, 0, nullptr, 0, 0, 3);
-    device.stream->copyRowsToHost(nullptr, 0, 0, 0, 3, 0);
+    device.stream->copyRows({CUdeviceptr{0}, 0}, {nullptr, 0}, 0, 3);
+    device.stream->copyRows({nullptr, 0}, {CUdeviceptr{0}, 0}, 3, 0);
     device.stream->copyOnDevice(0, 0, 0);
-    device.stream->copyRowsOnDevice(0, 0, 0, 0, 3, 0);
+    device.stream->copyRows({CUdeviceptr{0}, 0}, {CUdeviceptr{0}, 0}, 3, 0);
     device.stream->fill(0, 0, 0);
     EXPECT_EQ(device.fake.calls().size(), 0u);
   }
@@ -70,11 +70,10 @@ TEST(Stream, FailureOfEveryCallIsReported) {
   const std::vector<std::pair<const char*, std::function<void()>>> calls = {
       {"cuMemcpyHtoDAsync", [&] { device.stream->copyToDevice(buffer.address(), host.data(), 64); }},
       {"cuMemcpyDtoHAsync", [&] { device.stream->copyToHost(host.data(), buffer.address(), 64); }},
-      {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToDevice(buffer.address(), 8, host.data(), 8, 4, 2); }},
-      {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToHost(host.data(), 8, buffer.address(), 8, 4, 2); }},
+      {"cuMemcpy2DAsync", [&] { device.stream->copyRows({buffer.address(), 8}, {host.data(), 8}, 4, 2); }},
+      {"cuMemcpy2DAsync", [&] { device.stream->copyRows({host.data(), 8}, {buffer.address(), 8}, 4, 2); }},
       {"cuMemcpyDtoDAsync", [&] { device.stream->copyOnDevice(buffer.address(), buffer.address() + 32, 8); }},
-      {"cuMemcpy2DAsync",
-       [&] { device.stream->copyRowsOnDevice(buffer.address(), 8, buffer.address() + 32, 8, 4, 2); }},
+      {"cuMemcpy2DAsync", [&] { device.stream->copyRows({buffer.address(), 8}, {buffer.address() + 32, 8}, 4, 2); }},
       {"cuMemsetD8Async", [&] { device.stream->fill(buffer.address(), 0, 64); }},
       {"cuEventRecord", [&] { device.stream->record(event); }},
       {"cuStreamWaitEvent", [&] { device.stream->wait(event); }},
@@ -113,7 +112,7 @@ TEST(Event, IsReadyWhenWorkIsDone) {
 TEST(Event, MeasuresTime) {
   Device device;
   const Module module = device.addition();
-  const Event start(device.cuda, Event::Timing::kOn), end(device.cuda, Event::Timing::kOn), plain(device.cuda);
+  const Event start(device.cuda, true), end(device.cuda, true), plain(device.cuda);
   device.stream->record(start);
   device.stream->record(plain);
   const DeviceBuffer memory(device.stream, 4096);

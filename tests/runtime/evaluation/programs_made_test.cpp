@@ -13,15 +13,15 @@ namespace {
 
 TEST(ProgramsMade, KeepTheMostRecentlyUsed) {
   const Engine engine = Engine::create({}).value();
-  ProgramsMade<int> made;
+  ProgramsMade made;
   int makes = 0;
-  const auto use = [&](int purpose) {
+  const auto use = [&](std::size_t purpose) {
     (void)made.get(purpose, Deadline(), [&] {
       ++makes;
       return engine.compile(std::vector{build({Token::variable(0)})});
     });
   };
-  for (int purpose = 0; purpose < 100; ++purpose) {
+  for (std::size_t purpose = 0; purpose < 100; ++purpose) {
     use(purpose);
     use(0);
   }
@@ -57,17 +57,9 @@ Errc errorOfAWait(const Get& get) {
 TEST(ProgramsMade, ADeadlineEndsAWait) {
   const Engine engine = Engine::create({}).value();
   const Program program = engine.compile(std::vector{build({Token::variable(0)})});
-  ProgramsMade<int> made;
+  ProgramsMade made;
   EXPECT_EQ(errorOfAWait([&](const Deadline& deadline, const auto& wait) {
-              (void)made.get(1, deadline, [&] { return wait(), program; });
-            }),
-            Errc::kLimit);
-  FeasibleParts parts;
-  EXPECT_EQ(errorOfAWait([&](const Deadline& deadline, const auto& wait) {
-              (void)parts.get(1, deadline, [&] {
-                wait();
-                return std::make_shared<const FeasiblePart>(FeasiblePart{program, {}});
-              });
+              (void)made.get(std::size_t{1}, deadline, [&] { return wait(), program; });
             }),
             Errc::kLimit);
 }

@@ -18,7 +18,7 @@ Workload selectable(std::size_t rows, Precision precision, bool weighted) {
   return w;
 }
 
-bool isStreamed(const Dataset& data) { return data.state().on_device->isStreamed(); }
+bool isStreamed(const Dataset& data) { return deviceDataOf(data.state()).isStreamed(); }
 
 /// Bytes of the copies of rows in one direction ("in", "out", "inside") and how many there were.
 struct Copied {
@@ -63,8 +63,8 @@ std::vector<std::byte> memoryOf(const FakeMachine& machine, const Dataset& data)
   const Stream stream(cuda);
   const std::size_t bytes = roundUp(state.rows, 4) * element;
   std::vector<std::byte> memory(state.fields() * bytes);
-  stream.copyRowsToHost(memory.data(), bytes, state.on_device->layout().columns, state.column_stride * element, bytes,
-                        state.fields());
+  stream.copyRows({memory.data(), bytes}, {deviceDataOf(state).layout().columns, state.column_stride * element}, bytes,
+                  state.fields());
   stream.synchronize();
   return memory;
 }

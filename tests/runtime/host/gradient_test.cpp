@@ -225,7 +225,7 @@ TEST(EngineGradient, FollowsTheProgramsPipeline) {
   const Engine engine = wideEngine(Math::kPrecise);
   const Workload w = smoothWorkload(30, 150);
   const Dataset data = engine.upload(w.view()).value();
-  for (const char* const passes : {"standard", "hoist", "fold,hoist,schedule"}) {
+  for (const char* const passes : {"standard", "hoist", "simplify,hoist,schedule"}) {
     const Pipeline pipeline = Pipeline::parse(passes, Math::kPrecise).value();
     const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
     const Gradients got = engine.gradient(program, data, w.parameters).value();

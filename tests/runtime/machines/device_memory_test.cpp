@@ -216,7 +216,7 @@ TEST_P(MachineMemory, IsReadInAnyLayout) {
                                engine_.rows(data, 3, 290).value(), engine_.sample(data, 2, 1).value()};
       for (std::size_t i = 0; i < std::size(parts) && owner == owners().back(); ++i) {
         expectSameResults(engine_, parts[i], engine_.upload(rowsOf(w, runs[i]).view()).value(), w);
-        EXPECT_TRUE(machine_.kind.gpus > 1 || !parts[i].state().on_device->isStrided());
+        EXPECT_TRUE(machine_.kind.gpus > 1 || !deviceDataOf(parts[i].state()).isStrided());
       }
       Workload heavy = w;
       heavy.weights = otherWeights(kRows);

@@ -1,7 +1,7 @@
 // Names of several devices, and the engines that they give.
 #include <gmock/gmock.h>
 
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -55,7 +55,7 @@ TEST(DeviceNames, AllOfOneDeviceIsThatDevice) {
   const Engine engine = machine.engine({.device = "cuda:all"});
   EXPECT_EQ(engine.options().device, "cuda:0");
   const Workload w = arithmeticWorkload(3, 4, 10, Precision::kF32);
-  EXPECT_EQ(engine.compile(w.expressions).state().on_pool, nullptr);
+  EXPECT_EQ(dynamic_cast<PoolProgram*>(engine.compile(w.expressions).state().code.get()), nullptr);
 }
 
 TEST(DeviceNames, AllWithoutADevice) {

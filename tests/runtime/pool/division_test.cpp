@@ -93,7 +93,7 @@ TEST(Division, FollowsTheCalibrationOfTheDevices) {
         {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .cache_directory = directory.path("")});
     std::vector<std::size_t> tokens;
     const Program program = engine.compile(w.expressions);
-    for (const PoolShare& share : *program.state().on_pool->shares()) tokens.push_back(share.source->tokens);
+    for (const PoolShare& share : *poolProgramOf(program).shares()) tokens.push_back(share.source->tokens);
     return tokens;
   };
   const std::vector<std::size_t> equal = sizesOf();

@@ -62,7 +62,7 @@ TEST_P(LostOfMany, BeforeTheEvaluation) {
   expectNotice();
   EXPECT_EQ(program.status().served.interpreted, w_.expressions.size());
   const Program fresh = engine_.compile(w_.expressions);
-  EXPECT_EQ(fresh.state().on_pool->shares()->size(), GetParam() - 1);
+  EXPECT_EQ(poolProgramOf(fresh).shares()->size(), GetParam() - 1);
   EXPECT_TRUE(engine_.prepare(program, data, LossOptions{}).ok());
 }
 
@@ -168,14 +168,14 @@ TEST_P(LostOfMany, ShortMemoryIsNoLoss) {
     expectSameLosses(*losses, expected_, "short of memory");
     // A failure left over would hit this device while it does the next one's share.
     machine_.driver.forgetFailures();
-    const auto shares = program.state().on_pool->shares();
+    const auto shares = poolProgramOf(program).shares();
     EXPECT_EQ(shares->size(), GetParam() - 1);
     for (const PoolShare& share : *shares) EXPECT_NE(share.device, static_cast<std::size_t>(device));
   }
   EXPECT_TRUE(engine_.notices().empty());
   // The next call asks all of them.
   expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "with memory");
-  EXPECT_EQ(program.state().on_pool->shares()->size(), GetParam());
+  EXPECT_EQ(poolProgramOf(program).shares()->size(), GetParam());
 }
 
 // Nor is too little memory of all but one, whichever that is.
@@ -217,12 +217,12 @@ TEST(PoolFaults, WhatADeviceHadNoMemoryToMakeItMakesLater) {
     machine.driver.failAt("cuMemAllocFromPoolAsync", n, CUDA_ERROR_OUT_OF_MEMORY, 1);
   }
   expectLosses("without memory");
-  const auto without = program.state().on_pool->shares();
+  const auto without = poolProgramOf(program).shares();
   ASSERT_EQ(without->size(), 1U);
   EXPECT_EQ(without->front().device, 2U);
   machine.driver.forgetFailures();
   expectLosses("with memory");
-  const auto with = program.state().on_pool->shares();
+  const auto with = poolProgramOf(program).shares();
   ASSERT_EQ(with->size(), 2U);
   EXPECT_EQ(with->front().device, 1U);
   EXPECT_TRUE(with->front().program);

@@ -114,10 +114,10 @@ TEST(PoolOthers, ServeAllEvaluations) {
         std::async(std::launch::async, [&] { return engine.loss(program, data, w.parameters).value(); }));
   }
   for (std::future<Losses>& evaluation : evaluations) expectSameLosses(evaluation.get(), expected, "of the others");
-  const auto others = program.state().on_pool->shares();
+  const auto others = poolProgramOf(program).shares();
   EXPECT_EQ(others->size(), 2U);
   expectSameLosses(engine.loss(program, data, w.parameters).value(), expected, "again");
-  EXPECT_EQ(program.state().on_pool->shares(), others);
+  EXPECT_EQ(poolProgramOf(program).shares(), others);
 }
 
 class ManyDevices : public testing::TestWithParam<std::size_t> {};
@@ -130,7 +130,7 @@ TEST_P(ManyDevices, EveryDeviceHasAShare) {
   const Engine all = machine.engine({.device = "cuda:all", .math = Math::kStrict});
   const Workload w = arithmeticWorkload(7, 64, 100, Precision::kF32);
   const Program program = all.compile(w.expressions);
-  const auto shares = program.state().on_pool->shares();
+  const auto shares = poolProgramOf(program).shares();
   ASSERT_EQ(shares->size(), GetParam());
   for (std::size_t i = 0; i < shares->size(); ++i) {
     EXPECT_EQ((*shares)[i].device, i);

@@ -38,8 +38,8 @@ INSTANTIATE_TEST_SUITE_P(, PoolStreamed, testing::Values(2, 3, 8),
 
 // Each device copies all rows, less padding, in each evaluation, and no other memory is taken for them.
 TEST_P(PoolStreamed, AreCopiedToEachDevice) {
-  ASSERT_EQ(data_.state().replicas.size(), GetParam());
-  for (const auto& replica : data_.state().replicas) EXPECT_TRUE(replica->isOnHost());
+  ASSERT_EQ(replicasOf(data_.state()).size(), GetParam());
+  for (const auto& replica : replicasOf(data_.state())) EXPECT_TRUE(replica->isOnHost());
   machine_.driver.forgetCalls();
   ASSERT_TRUE(all_.loss(program_, data_, w_.parameters).ok());
   std::map<std::uint64_t, std::size_t> copied;
@@ -47,7 +47,7 @@ TEST_P(PoolStreamed, AreCopiedToEachDevice) {
     if (call.entry == "cuMemcpy2DAsync" && call.detail == "in") copied[call.stream] += call.bytes;
   }
   std::size_t sharing = 0;
-  for (const PoolShare& share : *program_.state().on_pool->shares()) sharing += share.program ? 1 : 0;
+  for (const PoolShare& share : *poolProgramOf(program_).shares()) sharing += share.program ? 1 : 0;
   EXPECT_EQ(copied.size(), sharing);
   const std::size_t fields = w_.columns.size() + 2;  // with target and weights
   for (const auto& [stream, bytes] : copied) EXPECT_GE(bytes, fields * kRows * sizeof(float)) << stream;
@@ -59,7 +59,7 @@ TEST_P(PoolStreamed, Selections) {
   const std::vector<double> heavy(kRows, 2.5);
   const auto expectSame = [&](const auto& select, bool is_streamed) {
     const Dataset some = select(all_, data_), same = select(cpu_, on_cpu);
-    EXPECT_EQ(some.state().replicas.front()->isOnHost(), is_streamed);
+    EXPECT_EQ(replicasOf(some.state()).front()->isOnHost(), is_streamed);
     expectSameLosses(all_.loss(program_, some, w_.parameters).value(), cpu_.loss(of_cpu, same, w_.parameters).value(),
                      "selected");
   };

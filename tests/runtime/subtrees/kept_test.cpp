@@ -96,7 +96,7 @@ TEST_P(KeptSubtreesBits, EqualComputedOnes) {
   Search search(3, exact ? std::vector<Op>{Op::kAdd, Op::kSub, Op::kMul, Op::kNeg, Op::kAbs} : std::vector<Op>{},
                 precision);
   const Dataset data = engine.upload(search.w.view()).value();
-  EXPECT_EQ(data.subtrees().capacity, kMaxKeptSubtrees);
+  EXPECT_EQ(data.subtrees().capacity, kMostSpareColumns);
   std::size_t read = 0;
   for (int generation = 0; generation < 5; ++generation, search.next()) {
     const Workload& w = search.w;
@@ -159,9 +159,10 @@ std::pair<std::uint64_t, std::size_t> keptOf(Tier tier, const DeviceCosts& costs
     const std::vector<SubtreeWrite> writes = kept->choose();
     kept->publish(writes, std::vector<bool>(writes.size(), true));
     const auto program = KeptSubtrees::open(kept, tier, costs, expressions.size(), 2);
-    program->read(Dag::fromExpressions(expressions, Precision::kF32), tier, 37 * expressions.size());
-    program->close();
-    read = program->columns();
+    program->pass(Dag::fromExpressions(expressions, Precision::kF32), tier, 37 * expressions.size());
+    ProgramInfo info{};
+    program->close(info);
+    read = info.subtrees_read;
   }
   return {kept->stats().computed, read};
 }

@@ -1,24 +1,19 @@
-// Auto and the kernel cache: compiled kernels that are in the cache cost no more than loading.
+// Compiled code and the kernel cache.
 #include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/source_map.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/runtime/cache/images.h"
-#include "tests/runtime/tiers/held_pass.h"
 
 namespace srjit {
 namespace {
 
 constexpr std::size_t kCachedRows = 200, kExpressions = 384;
-/// Enough evaluations for loading the kernels or compiling one of them to pay, but not for compiling all: loading takes
-/// milliseconds, a kernel a tenth of a second, and all of them half a second.
-constexpr double kEvaluations = 50'000;
 
-/// A device without the direct tier, so that only the interpreter serves before compiled code.
 struct CachedMachine {
   FakeMachine machine{{.devices = {FakeDevice{.capability = 75}}}};
   Engine gpu;
@@ -29,11 +24,6 @@ struct CachedMachine {
             {.precision = Precision::kF64, .math = Math::kStrict, .cache_directory = directory.path("")})),
         data(gpu.upload(w.view()).value()) {
     machine.images->seconds = 0.1;
-  }
-  Program automatic(const Workload& w, std::optional<Pipeline> pipeline = {}) const {
-    return gpu.compile(
-        w.expressions,
-        {.pipeline = std::move(pipeline), .expected_evaluations = kEvaluations, .group_by_sharing = false});
   }
   std::size_t made() const { return machine.images->count("rows"); }
 };
@@ -49,11 +39,10 @@ std::size_t fill(const Scratch& directory, const Workload& w, std::size_t count)
   return first.made();
 }
 
-/// One loss, and the end of the background work that it started.
-Losses lossAndRest(const CachedMachine& machine, const Program& program, const Workload& w) {
-  Losses losses = machine.gpu.loss(program, machine.data, w.parameters).value();
-  while (program.status().compiling) std::this_thread::yield();
-  return losses;
+/// Of a program that compiles everything at once.
+Result<Losses> compiledLosses(const CachedMachine& machine, const Workload& w) {
+  const Program program = machine.gpu.compile(w.expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
+  return machine.gpu.loss(program, machine.data, w.parameters);
 }
 
 TEST(CachedTiers, ASecondProcessLoadsTheCachedKernels) {
@@ -61,14 +50,9 @@ TEST(CachedTiers, ASecondProcessLoadsTheCachedKernels) {
   const Workload w = workload();
   ASSERT_GT(fill(directory, w, kExpressions), 1U);
   const CachedMachine second(directory, w);
-  const Program program = second.automatic(w);
-  const Losses interpreted = lossAndRest(second, program, w);
-  EXPECT_EQ(second.machine.driver.count("cuGraphLaunch"), 0U);
-  const ProgramStatus status = program.status();
-  EXPECT_EQ(status.tier, Tier::kCompile);
-  EXPECT_EQ(status.compiled, kExpressions);
+  const Losses expected = lossesOf(cpuEngine(Precision::kF64), w, Tier::kInterpret, {});
+  expectSameLosses(compiledLosses(second, w).value(), expected, "loaded");
   EXPECT_EQ(second.made(), 0U);
-  expectSameLosses(lossAndRest(second, program, w), interpreted, "loaded");
   EXPECT_EQ(second.machine.driver.count("cuGraphLaunch"), 1U);
 }
 
@@ -124,12 +108,6 @@ TEST(CachedTiers, CachedKernelsAreLoadedOneByOneBeforeOthersAreCompiled) {
   EXPECT_LE(status.seconds_reading + status.seconds_loading, status.seconds_compiling);
 }
 
-/// Of a program that compiles everything at once.
-Result<Losses> compiledLosses(const CachedMachine& machine, const Workload& w) {
-  const Program program = machine.gpu.compile(w.expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
-  return machine.gpu.loss(program, machine.data, w.parameters);
-}
-
 // Others are being read when that is seen.
 TEST(CachedTiers, DamagedKernelsAreCompiledAgain) {
   const Scratch directory;
@@ -182,75 +160,6 @@ TEST(CachedTiers, HalvesOfSpillingKernelsAreCached) {
   expectSameLosses(lossesBy(made_again), first, "from the cache");
   EXPECT_GE(made, kExpressions / 16);
   EXPECT_EQ(made_again, 0U);
-}
-
-TEST(CachedTiers, OnlyMissingKernelsCountAsCost) {
-  const Scratch directory;
-  const Workload w = workload();
-  const std::size_t cached = fill(directory, w, kExpressions - 10);
-  const CachedMachine second(directory, w);
-  const Program program = second.automatic(w);
-  lossAndRest(second, program, w);
-  EXPECT_EQ(program.status().tier, Tier::kCompile);
-  EXPECT_GT(second.made(), 0U);
-  EXPECT_LT(second.made(), cached / 2);
-}
-
-TEST(CachedTiers, MissingKernelsAreLookedUpOnce) {
-  const Scratch directory;
-  const Workload w = workload();
-  const CachedMachine machine(directory, w);
-  HeldPass pass;
-  const Program program = machine.automatic(w, pass.pipeline(Math::kStrict));
-  const std::size_t encoded = pass.runs();
-  lossAndRest(machine, program, w);
-  const std::size_t looked = pass.runs();
-  EXPECT_GT(looked, encoded);
-  for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
-  EXPECT_EQ(pass.runs(), looked);
-  EXPECT_EQ(program.status().tier, Tier::kInterpret);
-  EXPECT_FALSE(program.status().error);
-  EXPECT_EQ(machine.made(), 0U);
-}
-
-TEST(CachedTiers, FewEvaluationsStartNoLookup) {
-  const Scratch directory;
-  const Workload w = workload();
-  fill(directory, w, kExpressions);
-  const CachedMachine machine(directory, w);
-  HeldPass pass;
-  const Program program = machine.gpu.compile(
-      w.expressions,
-      {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 100, .group_by_sharing = false});
-  const std::size_t encoded = pass.runs();
-  for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
-  EXPECT_EQ(pass.runs(), encoded);
-  EXPECT_EQ(program.status().tier, Tier::kInterpret);
-}
-
-TEST(CachedTiers, CacheLookupsDoNotBlock) {
-  const Scratch directory;
-  const Workload w = workload();
-  fill(directory, w, kExpressions);
-  const CachedMachine machine(directory, w);
-  HeldPass pass;
-  std::weak_ptr<const ProgramSource> source;
-  {
-    const Program program = machine.automatic(w, pass.pipeline(Math::kStrict));
-    ASSERT_TRUE(machine.gpu.prepare(program, machine.data, LossOptions{}).ok());
-    pass.hold();
-    const Losses first = machine.gpu.loss(program, machine.data, w.parameters).value();
-    pass.waitUntilHeld();
-    EXPECT_TRUE(program.status().compiling);
-    expectSameLosses(machine.gpu.loss(program, machine.data, w.parameters).value(), first, "meanwhile");
-    source = program.state().source;
-  }
-  // The lookup ends with the program.
-  const std::size_t loaded = machine.machine.driver.count("cuModuleLoadDataEx");
-  pass.release();
-  waitForEnd(source);
-  EXPECT_EQ(machine.machine.driver.count("cuModuleLoadDataEx"), loaded);
-  EXPECT_EQ(machine.made(), 0U);
 }
 
 }  // namespace

@@ -238,14 +238,14 @@ TEST(DirectSelfTest, ReportsTheStoredResult) {
     return DirectSelfTest::lastResult(*tested.cache, tested.cuda->limits(), Precision::kF32, Math::kStrict,
                                       tested.store->identity());
   };
-  EXPECT_EQ(result().text, "not run yet");
-  EXPECT_FALSE(result().failed);
+  EXPECT_EQ(result().second, "not run yet");
+  EXPECT_FALSE(result().first);
   EXPECT_FALSE(tested.ensure());
-  EXPECT_EQ(result().text, "passed");
-  EXPECT_FALSE(result().failed);
+  EXPECT_EQ(result().second, "passed");
+  EXPECT_FALSE(result().first);
   tested.cache->writeFact(tested.self_test.fact(), "probe 3, row 4: 1 instead of 2");
-  EXPECT_EQ(result().text, "probe 3, row 4: 1 instead of 2");
-  EXPECT_TRUE(result().failed);
+  EXPECT_EQ(result().second, "probe 3, row 4: 1 instead of 2");
+  EXPECT_TRUE(result().first);
 }
 
 /// Descriptors of this process that are open on lock files of the directory.

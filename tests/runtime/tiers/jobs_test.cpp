@@ -149,13 +149,6 @@ TEST(Jobs, AnExceptionEndsAJobWithAnError) {
   const Result<Code> joined = jobs.queue.join(jobs.job, jobs.arena, throws);
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().message, "lost");
-  const auto look = [](const std::atomic<bool>&) -> std::optional<MissingKernels> { throw std::runtime_error("gone"); };
-  const auto other = std::make_shared<CodeJob>();
-  jobs.queue.start(other, make, look);
-  const CodeJob::View not_found = afterItsEnd(*other);
-  EXPECT_EQ(not_found.state, CodeState::kFailed);
-  ASSERT_TRUE(not_found.error);
-  EXPECT_EQ(not_found.error->message, "gone");
 }
 
 TEST(Jobs, OnlyAWaitRetriesAFailedJob) {
@@ -216,20 +209,6 @@ TEST(Jobs, EveryWaiterGetsCodeOrAnError) {
   }
   EXPECT_EQ(failed, 4);
   EXPECT_EQ(attempts, 5);
-}
-
-TEST(Jobs, UnprofitableCodeLeavesTheJobOpen) {
-  Jobs jobs;
-  const MissingKernels missing{.kernels = 3, .tokens = 90};
-  const auto look = [&](const std::atomic<bool>&) { return std::optional(missing); };
-  jobs.queue.start(jobs.job, make, look);
-  const CodeJob::View looked = afterItsEnd(*jobs.job);
-  EXPECT_EQ(looked.state, CodeState::kOpen);
-  EXPECT_EQ(looked.code, nullptr);
-  EXPECT_FALSE(looked.error);
-  EXPECT_EQ(looked.missing, missing);
-  jobs.queue.start(jobs.job, make, [](const std::atomic<bool>&) { return std::optional<MissingKernels>(); });
-  EXPECT_EQ(afterItsEnd(*jobs.job).state, CodeState::kReady);
 }
 
 }  // namespace

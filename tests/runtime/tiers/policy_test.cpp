@@ -23,11 +23,9 @@ const char* nameOf(CodeKind kind) {
   return "?";
 }
 
-/// As "start direct, compile now, wait for interpreted", or "serve direct".
+/// As "start direct, wait for interpreted", or "serve direct".
 std::string textOf(const TierDecision& decision) {
-  std::string text = decision.start_direct ? "start direct, " : "";
-  if (decision.start_compiled == TierDecision::Start::kNow) text += "compile now, ";
-  if (decision.start_compiled == TierDecision::Start::kIfPays) text += "compile if it pays, ";
+  std::string text = decision.start ? std::string("start ") + nameOf(*decision.start) + ", " : "";
   if (!decision.wait_for) return text + "serve " + nameOf(decision.serves);
   text += std::string("wait for ") + nameOf(*decision.wait_for);
   if (decision.on_failure == OnFailure::kDecide) text += ", else decide";
@@ -35,10 +33,10 @@ std::string textOf(const TierDecision& decision) {
   return text;
 }
 
-/// A program of 10 nodes on one row. Writing direct code takes 100 s, compiling 10,000 s, and loading compiled code a
-/// bit more than 100 s. An evaluation takes 10 s by the interpreter, 5 s by direct code and 2 s by compiled code. So
-/// the interpreter is worth replacing by direct code after 10 evaluations (10.2 with the self-test), by compiled code
-/// from the cache after 10, and else after 1,000. Where direct code serves nothing is compiled.
+/// A program of 10 nodes on one row. Writing direct code takes 100 s, and compiling 10,000 s. An evaluation takes 10 s
+/// by the interpreter, 5 s by direct code and 2 s by compiled code. So the interpreter is worth replacing by direct
+/// code after 10 evaluations (10.2 with the self-test), and by compiled code after 1,000. Where direct code serves,
+/// nothing is compiled.
 constexpr DeviceCosts kRoundCosts = {.interpret = 1, .direct = 0.5, .compiled = 0.2, .write = 10, .compile = 1000};
 
 TierFacts factsOf(Tier tier, double evaluations = 0) {
@@ -103,13 +101,13 @@ constexpr Row kRows[] = {
     {"auto without bytecode", Tier::kAuto, 11, [](TierFacts& f) { f.has_interpreted = false; },
      "start direct, wait for interpreted"},
     {"auto, too few for the self-test", Tier::kAuto, 10.1, [](TierFacts& f) { f.self_test = SelfTestState::kOpen; },
-     "compile if it pays, serve interpreted"},
+     "serve interpreted"},
     {"auto, enough for the self-test", Tier::kAuto, 11, [](TierFacts& f) { f.self_test = SelfTestState::kOpen; },
      "start direct, serve interpreted"},
-    {"auto, self-test failed", Tier::kAuto, 11, [](TierFacts& f) { f.self_test = SelfTestState::kFailed; },
-     "compile if it pays, serve interpreted"},
-    {"auto, strides too large", Tier::kAuto, 11, [](TierFacts& f) { f.layout_suits_direct = false; },
-     "compile if it pays, serve interpreted"},
+    {"auto, self-test failed", Tier::kAuto, 1001, [](TierFacts& f) { f.self_test = SelfTestState::kFailed; },
+     "start compiled, serve interpreted"},
+    {"auto, strides too large", Tier::kAuto, 1001, [](TierFacts& f) { f.layout_suits_direct = false; },
+     "start compiled, serve interpreted"},
     {"auto, strides too large for ready code", Tier::kAuto, 0,
      [](TierFacts& f) {
        f.layout_suits_direct = false;
@@ -120,12 +118,6 @@ constexpr Row kRows[] = {
     {"auto, enough for all, but started before", Tier::kAuto, 1e9, [](TierFacts& f) { f.has_started = true; },
      "serve interpreted"},
     {"auto, enough to compile, but started before", Tier::kAuto, 1e9,
-     [](TierFacts& f) {
-       f.direct = CodeState::kFailed;
-       f.has_started = true;
-     },
-     "serve interpreted"},
-    {"auto, enough to look into the cache, but started before", Tier::kAuto, 300,
      [](TierFacts& f) {
        f.direct = CodeState::kFailed;
        f.has_started = true;
@@ -147,17 +139,17 @@ constexpr Row kRows[] = {
      "serve direct"},
     {"auto while direct code is written", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kRunning; },
      "serve interpreted"},
-    {"auto, direct code failed", Tier::kAuto, 11, [](TierFacts& f) { f.direct = CodeState::kFailed; },
-     "compile if it pays, serve interpreted"},
+    {"auto, direct code failed", Tier::kAuto, 999, [](TierFacts& f) { f.direct = CodeState::kFailed; },
+     "serve interpreted"},
     {"auto, direct code failed, very many evaluations", Tier::kAuto, 1001,
-     [](TierFacts& f) { f.direct = CodeState::kFailed; }, "compile now, serve interpreted"},
+     [](TierFacts& f) { f.direct = CodeState::kFailed; }, "start compiled, serve interpreted"},
     {"auto, direct code ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kReady; }, "serve direct"},
-    {"auto, direct code incomplete", Tier::kAuto, 11,
+    {"auto, direct code incomplete", Tier::kAuto, 1001,
      [](TierFacts& f) {
        f.direct = CodeState::kReady;
        f.direct_is_complete = false;
      },
-     "compile if it pays, serve interpreted"},
+     "start compiled, serve interpreted"},
     {"auto, direct code incomplete, compiled code ready", Tier::kAuto, 1e9,
      [](TierFacts& f) {
        f.compiled = f.direct = CodeState::kReady;
@@ -172,22 +164,10 @@ constexpr Row kRows[] = {
      "start direct, serve interpreted"},
     {"auto, LLVM failed", Tier::kAuto, 2001, [](TierFacts& f) { f.compiled = CodeState::kFailed; },
      "start direct, serve interpreted"},
-    {"auto, little is missing in the cache", Tier::kAuto, 300,
-     [](TierFacts& f) {
-       f.direct = CodeState::kFailed;
-       f.missing = {.kernels = 1, .tokens = 1};
-     },
-     "compile now, serve interpreted"},
-    {"auto, too much is missing in the cache", Tier::kAuto, 300,
-     [](TierFacts& f) {
-       f.direct = CodeState::kFailed;
-       f.missing = {.kernels = 1, .tokens = 10};
-     },
-     "serve interpreted"},
 
     {"auto, refusals", Tier::kAuto, 0, [](TierFacts& f) { f.interpreter_refuses = true; }, "wait for refused"},
-    {"auto, refusals: direct code is not started", Tier::kAuto, 30, [](TierFacts& f) { f.interpreter_refuses = true; },
-     "compile if it pays, wait for refused"},
+    {"auto, refusals: direct code is not started", Tier::kAuto, 1001,
+     [](TierFacts& f) { f.interpreter_refuses = true; }, "start compiled, wait for refused"},
     {"auto, refusals compiled", Tier::kAuto, 0,
      [](TierFacts& f) {
        f.interpreter_refuses = true;
@@ -222,12 +202,12 @@ constexpr Row kRows[] = {
        f.compiled = CodeState::kReady;
      },
      "wait for direct, else decide"},
-    {"auto with graphs, no direct code after a wait", Tier::kAuto, 11,
+    {"auto with graphs, no direct code after a wait", Tier::kAuto, 1001,
      [](TierFacts& f) {
        f.has_direct_graphs = f.direct_was_tried = true;
        f.has_interpreted = false;
      },
-     "compile if it pays, wait for interpreted"},
+     "start compiled, wait for interpreted"},
     {"auto with graphs, another thread writes", Tier::kAuto, 0,
      [](TierFacts& f) {
        f.has_direct_graphs = true;
@@ -256,13 +236,6 @@ TEST(TierPolicy, DecidesAsTheTableSays) {
   }
 }
 
-TEST(TierPolicy, CompilingMissingKernelsPays) {
-  const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
-  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {}));
-  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
-  EXPECT_FALSE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
-}
-
 TEST(TierPolicy, FirstCode) {
   const auto first = [](Tier tier, SelfTestState self_test, double evaluations, double rows = 1) {
     const ExpectedWork announced{.nodes = 10, .rows = rows, .evaluations = evaluations, .kernels = 1, .threads = 1};
@@ -287,9 +260,9 @@ INSTANTIATE_TEST_SUITE_P(, AllFacts, testing::Values(Tier::kAuto, Tier::kInterpr
 void follow(TierFacts facts, bool succeeds) {
   for (int step = 0; step < 4; ++step) {
     const TierDecision decision = decideTier(facts);
-    ASSERT_FALSE(decision.starts() && facts.has_started) << "nothing is started twice";
-    ASSERT_FALSE(decision.starts() && decision.wait_for == CodeKind::kDirect);
-    facts.has_started = facts.has_started || decision.starts();
+    ASSERT_FALSE(decision.start && facts.has_started) << "nothing is started twice";
+    ASSERT_FALSE(decision.start && decision.wait_for == CodeKind::kDirect);
+    facts.has_started = facts.has_started || decision.start;
     if (!decision.wait_for) return;
     if (!succeeds && *decision.wait_for != CodeKind::kInterpreted) {
       if (decision.on_failure == OnFailure::kReturn) return;
@@ -315,7 +288,6 @@ TierFacts factsOf(Tier tier, double evaluations, unsigned bits) {
   facts.direct_is_complete = (bits & 32) != 0;
   facts.direct_was_tried = (bits & 64) != 0;
   if ((bits & 128) != 0) facts.compiled_refused = CodeState::kReady;
-  if ((bits & 256) != 0) facts.missing = {.kernels = 1, .tokens = 10};
   return facts;
 }
 
@@ -338,7 +310,7 @@ TEST(BestParts, OverlapWhatIsShorter) {
 TEST_P(AllFacts, LeadToCodeThatServes) {
   constexpr CodeState kStates[] = {CodeState::kOpen, CodeState::kRunning, CodeState::kReady, CodeState::kFailed};
   for (const double evaluations : {0.0, 300.0, 1e9}) {
-    for (unsigned bits = 0; bits < 512; ++bits) {
+    for (unsigned bits = 0; bits < 256; ++bits) {
       TierFacts facts = factsOf(GetParam(), evaluations, bits);
       for (const CodeState direct : kStates) {
         for (const CodeState compiled : kStates) {

@@ -70,7 +70,7 @@ TEST(DeviceEngineTiers, CancelledCompilationIsRestartedByAnotherEngine) {
   const Losses expected = first->loss(program, data, w.parameters).value();
   ASSERT_TRUE(program.status().compiling);
   const KernelKind kind{.loss = lossSpec({}, data.state().has_weights), .strided_columns = false};
-  const auto job = program.state().on_device->job(kind, CodeKind::kCompiled);
+  const auto job = deviceProgramOf(program.state()).job(kind, CodeKind::kCompiled);
   std::thread ending([&] { first.reset(); });
   waitUntil([&] { return job->isCancelled(); });
   machine.images->release();
@@ -313,7 +313,7 @@ TEST(DeviceEngineTiers, DestroyedProgramCancelsItsCompilation) {
     EXPECT_TRUE(program.status().compiling);
     EXPECT_EQ(machine.images->count("rows"), 1U) << "an engine of two threads compiles on one";
     const KernelKind kind{.loss = lossSpec({}, data.state().has_weights), .strided_columns = false};
-    job = program.state().on_device->job(kind, CodeKind::kCompiled);
+    job = deviceProgramOf(program.state()).job(kind, CodeKind::kCompiled);
     EXPECT_EQ(job->view().state, CodeState::kRunning);
     EXPECT_FALSE(job->isCancelled());
   }

@@ -105,12 +105,6 @@ TEST(SearchCommandData, NoFormulaWithAFiniteLossIsAnError) {
   EXPECT_THAT(outcome.err, HasSubstr("no formula has a finite loss"));
 }
 
-TEST(SearchCommandData, HelpSaysWhatIsEnough) {
-  const std::string help = runCommand({"search", "--help"}, "/").out;
-  EXPECT_THAT(help,
-              AllOf(HasSubstr("--enough"), HasSubstr("share of the target's variance"), HasSubstr("--drop-missing")));
-}
-
 /// 200,000 rows of a law of exponentials and sines.
 std::string largeTable() {
   std::string text = "a,b,z,y\n";

@@ -36,7 +36,7 @@ struct SumAgreement {
 /// Throws BenchFailure (kInvalid) if a span of a step does not have the size that the prepared expressions need.
 void checkStepSize(std::size_t got, std::size_t expected, const char* what);
 
-/// Samples expressions, half of them among those that look finite, prepares the baseline with the sample alone, and
+/// Samples expressions, half of them among those that look finite, prepares the baseline with only the sample, and
 /// compares predictions in random rows with the float64 reference, within its error bound for f32 `fast`, and sums of
 /// squared errors with those of all predictions. Skips predictions without a finite bound, and sums that are not
 /// finite. `parameters` are those of all expressions. Needs at most 256 MiB of predictions. The baseline must be

@@ -71,7 +71,7 @@ constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(
 }}
 )";
 
-// NVRTC has the functions of <cmath> in the global namespace alone.
+// NVRTC has the functions of <cmath> only in the global namespace.
 std::string libraryFunctions() {
   std::string code = "#define std\n";
   for (const LibraryFunction& function : allLibraryFunctions()) {

@@ -103,7 +103,7 @@ void DeviceBaseline::sendParameters(std::span<const double> parameters) {
 
 template <class Body>
 void DeviceBaseline::time(const Body& body) {
-  const Event begin(cuda_, Event::Timing::kOn), end(cuda_, Event::Timing::kOn);
+  const Event begin(cuda_, true), end(cuda_, true);
   stream_->record(begin);
   body();
   stream_->record(end);

@@ -70,8 +70,8 @@ class AutoGrid {
     return expressions;
   }
 
-  /// Evaluates until the time is up, which while code is made is longer; the rest takes the median of what was last
-  /// served in the same way.
+  /// Evaluates until the time is up, which while code is made is longer; the rest takes the median of the evaluations
+  /// last served in the same way.
   AutoTotal runTier(std::size_t count, Tier tier, std::size_t evaluations) {
     const std::vector<Expression> expressions = renamed(count);
     const double bound = bench_.quick ? 0.05 : 0.15, making_bound = bench_.quick ? 1 : 8;

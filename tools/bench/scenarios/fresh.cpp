@@ -1,4 +1,4 @@
-// Generations of which every expression is new, as a search evaluates each of them once: from expressions in memory to
+// Generations of new expressions, as a search evaluates each of them once: from expressions in memory to
 // losses on the host, beside designs that prepare little.
 #include "tools/bench/scenarios/fresh.h"
 

@@ -54,7 +54,7 @@ Expression applicationsOf(const LibraryFunction& function, std::size_t number) {
   return must(Expression::create(std::move(tokens)));
 }
 
-/// Logarithms of the ratios of functions, by what is compared.
+/// Logarithms of the ratios of functions, by the compared library.
 using Ratios = std::map<std::string, std::vector<double>>;
 
 void addRatios(const Bench& bench, const Subject& subject, const std::string& kind, std::span<const double> own,

@@ -1,4 +1,4 @@
-// What a pass for losses and their gradients takes, against one for losses alone, and fits of the same expressions.
+// Times of a pass for losses and their gradients, against one for only losses, and fits of the same expressions.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -195,7 +195,7 @@ class GradientBench {
     add("one pass of a fit", [&] { must(engine_.fit(program, data_, parameters, {.iterations = 1})); });
   }
 
-  // Kernels alone of a pass for normal equations, over those of losses.
+  // Only the kernels of a pass for normal equations, over those of losses.
   void normalEquations() {
     const Program program = engine_.compile(expressions_);
     const std::vector<double> parameters = parametersFor(program, kStarts);

@@ -1,4 +1,4 @@
-// All GPUs of the machine as one engine, against each of them alone.
+// All GPUs of the machine as one engine, against each of them.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
-#include "runtime/pool/device_names.h"
+#include "runtime/pool/make_executor.h"
 #include "tests/generators/token_arrays.h"
 #include "tools/bench/work.h"
 
@@ -50,7 +50,7 @@ std::vector<ManyWork> manyWorks(const Bench& bench) {
   return works;
 }
 
-/// Each device alone, then all of them, if there are several.
+/// Each device, then all of them, if there are several.
 std::vector<std::string> deviceSets(const Bench& bench) {
   if (!bench.onGpu()) return {bench.device};
   const std::string all = must(Engine::create({.device = "cuda:all", .cache_directory = ""})).options().device;
@@ -62,7 +62,7 @@ std::vector<std::string> deviceSets(const Bench& bench) {
   return sets;
 }
 
-/// Seconds and results of one set of devices, by what was measured.
+/// Seconds and results of one set of devices, by metric.
 struct ManyRun {
   std::map<std::string, std::vector<double>> seconds, results;
 };

@@ -1,0 +1,37 @@
+// What the rows of ops.def and functions.def say about an operator: which steps are approximate, which operands its
+// derivatives contain, and where derivatives may be 0 times infinity though the value is finite, as that of tanh(1 / x)
+// at 0. All functions are thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/op.h"
+
+namespace srjit {
+
+/// Whether some step of the operator's row is approximate in fast f32 kernels: a quotient, a root, most functions. All
+/// other kernels have the bits of valueOf() (passes/rules/fold.h).
+bool hasApproximateStep(Op op) noexcept;
+
+/// The operands that a partial derivative contains.
+struct OperandSet {
+  std::uint8_t bits = 0;  ///< operand k is bit k
+  bool is_zero = false;   ///< it is the number 0, as that of a step function
+
+  constexpr bool has(int operand) const noexcept { return (bits >> operand & 1U) != 0; }
+};
+
+/// The set of the partial derivative of `op` by operand 0, 1 or 2; of one past its arity, zero.
+OperandSet operandsOfPartial(Op op, int operand) noexcept;
+
+/// Whether the value may be infinite or NaN over finite operands, by a pole, the end of its domain, or an overflow that
+/// operands of 10,000 give.
+bool mayBeExceptional(Op op) noexcept;
+
+/// Whether the value may be finite over an infinite or NaN operand 0, 1 or 2.
+bool mayHide(Op op, int operand) noexcept;
+
+/// Whether the derivative by operand 0, 1 or 2 may be infinite or NaN where the value is finite, but not an operand.
+bool mayFailBeside(Op op, int operand) noexcept;
+
+}  // namespace srjit
