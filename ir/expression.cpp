@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/ops.h"
-#include "ir/postfix.h"
 #include "ir/token_errors.h"
 
 namespace srjit {

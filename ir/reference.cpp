@@ -59,8 +59,7 @@ class RunningError {
 
   friend RunningError operator-(const RunningError& x) { return {-x.value, x.flushed().error}; }
   friend RunningError operator+(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
+    const RunningError x = a.flushed(), y = b.flushed();
     const double r = x.value + y.value;
     if (x.isLost() || y.isLost()) return lost(r);
     if (!x.isFinite() || !y.isFinite()) return certain(r);
@@ -70,8 +69,7 @@ class RunningError {
   }
   friend RunningError operator-(const RunningError& x, const RunningError& y) { return x + -y; }
   friend RunningError operator*(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
+    const RunningError x = a.flushed(), y = b.flushed();
     const double r = x.value * y.value;
     if (x.isLost() || y.isLost()) return lost(r);
     if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) ? lost(r) : certain(r);
@@ -80,8 +78,7 @@ class RunningError {
     return rounded(r, productSpread(x, y), exact);
   }
   friend RunningError operator/(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
+    const RunningError x = a.flushed(), y = b.flushed();
     const double r = x.value / y.value;
     if (x.isLost() || y.isLost()) return lost(r);
     if (y.mayChangeSign()) return std::isnan(x.value) ? certain(r) : lost(r);
@@ -98,9 +95,7 @@ class RunningError {
     return finished(r, spread, (4 * R::kHalfUlp + (vanishes ? 1 : 0)) * magnitude, false);
   }
   friend RunningError fma(const RunningError& a, const RunningError& b, const RunningError& c) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const RunningError z = c.flushed();
+    const RunningError x = a.flushed(), y = b.flushed(), z = c.flushed();
     const double r = std::fma(x.value, y.value, z.value);
     if (x.isLost() || y.isLost() || z.isLost()) return lost(r);
     if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) && !std::isnan(z.value) ? lost(r) : certain(r);
@@ -117,8 +112,7 @@ class RunningError {
   }
 
   friend RunningError minimum(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
+    const RunningError x = a.flushed(), y = b.flushed();
     const double r = real::minimum(x.value, y.value);
     if (std::isnan(r)) return x.isNan() || y.isNan() ? certain(r) : lost(r);
     if (x.isLost() || y.isLost()) return lost(r);
@@ -170,8 +164,7 @@ class RunningError {
     return monotone(Function::k_tan, [](double v) { return real::tan(v); }, operand);
   }
   friend RunningError pow(const RunningError& base, const RunningError& exponent) {
-    const RunningError x = base.flushed();
-    const RunningError y = exponent.flushed();
+    const RunningError x = base.flushed(), y = exponent.flushed();
     const double r = real::pow(x.value, y.value);
     if (x.isLost() || y.isLost()) return lost(r);
     const bool exact = x.error == 0 && y.error == 0;
@@ -195,8 +188,7 @@ class RunningError {
     return ofFunction(Function::k_pow, r, spread, x, y, false);
   }
   friend RunningError atan2(const RunningError& ordinate, const RunningError& abscissa) {
-    const RunningError x = ordinate.flushed();
-    const RunningError y = abscissa.flushed();
+    const RunningError x = ordinate.flushed(), y = abscissa.flushed();
     const double r = real::atan2(x.value, y.value);
     if (x.isLost() || y.isLost()) return lost(r);
     if (x.isNan() || y.isNan()) return certain(r);
@@ -218,8 +210,7 @@ class RunningError {
   /// It jumps where the quotient is an integer, by |y|. Elsewhere it is x - q y with a constant q. A rest that is
   /// flushed to zero jumps, too.
   friend RunningError mod(const RunningError& dividend, const RunningError& divisor) {
-    const RunningError x = dividend.flushed();
-    const RunningError y = divisor.flushed();
+    const RunningError x = dividend.flushed(), y = divisor.flushed();
     const double r = real::mod(x.value, y.value);
     if (x.isLost() || y.isLost()) return lost(r);
     if (x.isNan() || y.isNan() || y.isZero() || !x.isFinite()) return certain(r);
@@ -249,8 +240,7 @@ class RunningError {
     const double r = f(x.value);
     if (x.isLost()) return lost(r);
     if (x.isNan()) return certain(r);
-    const double low = f(x.low());
-    const double high = f(x.high());
+    const double low = f(x.low()), high = f(x.high());
     const double middle = x.low() < 0 && x.high() > 0 ? f(0.0) : r;
     if (std::isnan(r)) return std::isnan(low) && std::isnan(high) && std::isnan(middle) ? certain(r) : lost(r);
     if (!x.isFinite()) return std::isfinite(r) ? ofFunction(function, r, 0, x, x, r == 0) : certain(r);
@@ -305,8 +295,7 @@ class RunningError {
 
   /// The largest distance of r from an end of [low, high].
   static double hull(double r, double low, double high) {
-    const double below = r == low ? 0 : r - low;
-    const double above = r == high ? 0 : high - r;
+    const double below = r == low ? 0 : r - low, above = r == high ? 0 : high - r;
     return std::max(below, above) * kSlack;
   }
 

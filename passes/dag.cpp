@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/ops.h"
-#include "ir/postfix.h"
 #include "passes/rules/node_sort.h"
 
 namespace srjit {
@@ -321,41 +321,30 @@ Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) c
 }
 
 Result<Expression> Dag::subtree(NodeId root, std::size_t max_tokens) const {
-  struct Visit {
-    NodeId id;
-    int next;  ///< the operand to be written next
-  };
-  std::vector<Token> tokens;
-  std::vector<Visit> path{{root, 0}};
-  while (!path.empty()) {
-    const auto [id, next] = path.back();
-    const Node& node = nodes_[id];
-    if (next < node.arity()) {
-      ++path.back().next;
-      path.push_back({node.operands[static_cast<std::size_t>(next)], 0});
-      continue;
-    }
-    path.pop_back();
-    if (tokens.size() == max_tokens) {
-      return Error{Errc::kInvalid, fmt::format("more than {} tokens", max_tokens), {}};
-    }
+  const auto tokenOf = [&](const Node& node) {
     switch (node.kind) {
       case Token::Kind::kConstant:
-        tokens.push_back(Token::constant(node.value));
-        break;
+        return Token::constant(node.value);
       case Token::Kind::kVariable:
-        tokens.push_back(Token::variable(node.index));
+        return Token::variable(node.index);
+      case Token::Kind::kParameter:
         break;
-      case Token::Kind::kParameter: {
-        const ParameterSource& source = parameters_[node.index];
-        tokens.push_back(source.isLiteral() ? Token::constant(source.literal) : Token::parameter(source.index));
-        break;
-      }
       case Token::Kind::kOp:
-        tokens.push_back(Token::operation(node.op));
-        break;
+        return Token::operation(node.op);
     }
+    const ParameterSource& source = parameters_[node.index];
+    return source.isLiteral() ? Token::constant(source.literal) : Token::parameter(source.index);
+  };
+  std::vector<Token> tokens;  // from the last one on
+  std::vector<NodeId> pending{root};
+  while (!pending.empty()) {
+    const Node& node = nodes_[pending.back()];
+    pending.pop_back();
+    if (tokens.size() == max_tokens) return Error{Errc::kInvalid, fmt::format("more than {} tokens", max_tokens), {}};
+    tokens.push_back(tokenOf(node));
+    pending.insert(pending.end(), node.inputs().begin(), node.inputs().end());
   }
+  std::ranges::reverse(tokens);
   return Expression::create(std::move(tokens));
 }
 

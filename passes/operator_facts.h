@@ -10,7 +10,7 @@
 namespace srjit {
 
 /// Whether some step of the operator's row is approximate in fast f32 kernels: a quotient, a root, most functions. All
-/// other kernels have the bits of valueOf() (passes/rules/fold.h).
+/// other kernels have the bits of valueOf() (passes/rules/rewriter.h).
 bool hasApproximateStep(Op op) noexcept;
 
 /// The operands that a partial derivative contains.

@@ -25,9 +25,10 @@ namespace {
 
 enum Modes { kNoMode, kNotStrict, kAllModes };
 
-struct StandardPass {
-  Pass pass;
-  Modes modes;
+constexpr Modes kModes[] = {
+#define SRJIT_PASS(name, function, exactness, modes, doc) modes,
+#include "passes/passes.def"
+#undef SRJIT_PASS
 };
 
 template <void (*rewrite)(WorkingDag&, const PassContext&)>
@@ -37,10 +38,10 @@ Dag rewritten(const Dag& dag, const PassContext& context) {
   return work.result();
 }
 
-const std::vector<StandardPass>& standardPasses() {
-  static const std::vector<StandardPass> passes = {
+const std::vector<Pass>& standardPasses() {
+  static const std::vector<Pass> passes = {
 #define SRJIT_PASS(name, function, exactness, modes, doc) \
-  {{name, rewritten<function>, Exactness::exactness, doc, function}, modes},
+  {name, rewritten<function>, Exactness::exactness, doc, function},
 #include "passes/passes.def"
 #undef SRJIT_PASS
   };
@@ -56,12 +57,6 @@ struct Registry {
 Registry& registry() {
   static Registry instance;
   return instance;
-}
-
-std::vector<Pass> standardPassesOnly() {
-  std::vector<Pass> passes;
-  for (const StandardPass& standard : standardPasses()) passes.push_back(standard.pass);
-  return passes;
 }
 
 /// The name of an operand of an operator; `numbers` gives the printed numbers of operators.
@@ -98,7 +93,7 @@ Status registerPass(Pass pass) {
   Registry& added = registry();
   const std::scoped_lock lock(added.mutex);
   const bool reserved = pass.name == "none" || pass.name == "standard";
-  if (reserved || std::ranges::any_of(standardPassesOnly(), taken) || std::ranges::any_of(added.passes, taken)) {
+  if (reserved || std::ranges::any_of(standardPasses(), taken) || std::ranges::any_of(added.passes, taken)) {
     return fail(fmt::format("pass name {} is taken", text::inQuotes(pass.name)));
   }
   added.passes.push_back(std::move(pass));
@@ -106,7 +101,7 @@ Status registerPass(Pass pass) {
 }
 
 std::vector<Pass> allPasses() {
-  std::vector<Pass> passes = standardPassesOnly();
+  std::vector<Pass> passes = standardPasses();
   Registry& added = registry();
   const std::scoped_lock lock(added.mutex);
   passes.insert(passes.end(), added.passes.begin(), added.passes.end());
@@ -115,9 +110,9 @@ std::vector<Pass> allPasses() {
 
 Pipeline Pipeline::standard(Math math) {
   Pipeline pipeline;
-  for (const StandardPass& standard : standardPasses()) {
-    const bool runs = standard.modes == kAllModes || (standard.modes == kNotStrict && math != Math::kStrict);
-    if (runs) pipeline.passes_.push_back(standard.pass);
+  for (std::size_t i = 0; i < standardPasses().size(); ++i) {
+    const bool runs = kModes[i] == kAllModes || (kModes[i] == kNotStrict && math != Math::kStrict);
+    if (runs) pipeline.passes_.push_back(standardPasses()[i]);
   }
   return pipeline;
 }
@@ -157,7 +152,7 @@ Pipeline Pipeline::withDerivatives() const {
   const auto named = [](const std::vector<Pass>& passes, std::string_view name) {
     return std::ranges::find(passes, name, &Pass::name);
   };
-  const std::vector<Pass> known = standardPassesOnly();
+  const std::vector<Pass>& known = standardPasses();
   Pipeline pipeline = *this;
   if (named(pipeline.passes_, "differentiate") != pipeline.passes_.end()) return pipeline;
   pipeline.passes_.insert(named(pipeline.passes_, "hoist"), *named(known, "differentiate"));

@@ -18,7 +18,7 @@ struct SubtreeStats {
   std::uint64_t reads = 0;     ///< columns read, summed over programs
 };
 
-/// Engine::sample() draws groups of so many adjacent rows.
+/// Adjacent rows of a group that Engine::sample() draws.
 inline constexpr std::size_t kRowsPerGroup = 128;
 
 /// A cheap handle to shared, immutable rows (Engine::upload, Engine::adopt). Thread-safe.

@@ -16,15 +16,15 @@
 // error. "The engine's GPU" below is then any of them. Columns that are adopted on one are copied to the others by way
 // of the host, and so is output of the others. In Math::kFast, GPUs of different architectures may give different bits.
 //
-// Limits (EngineOptions::limits) bound each call, for expressions from elsewhere; what is more is an error of kLimit
-// that names the limit and what was found. An expression of more than max_nodes tokens is a Failure of that expression,
-// which then has no parameters (Program::parameterOffset). More than max_call_nodes tokens in all expressions of a
-// call, and more than max_seconds, are errors of the call: of compile() of Expressions, a Failure of each. The tokens
-// of a call are counted once for each vector of parameters, and its derivatives one by one. Time is looked at between
-// units of work: the graphs of some expressions, the compilation of a kernel, a block of rows on a CPU, the launch of a
-// chunk of rows on a GPU, a pass of a fit; what a device has begun is waited for. The time of a submitted evaluation
-// begins with the submission; results that are there by then may be taken at any time. A fit that has made a pass keeps
-// the best parameters. Code and data that are there remain, and the engine stays usable.
+// Limits (EngineOptions::limits) bound each call, for expressions from elsewhere. A call beyond a limit gives an error
+// of kLimit that names the limit and the number found. An expression of more than max_nodes tokens is a Failure of that
+// expression, which then has no parameters (Program::parameterOffset). More than max_call_nodes tokens in all
+// expressions of a call, and more than max_seconds, are errors of the call: of compile() of Expressions, a Failure of
+// each. A call's tokens count once for each vector of parameters, and its derivatives one by one. The engine looks at
+// the time between units of work: the graphs of some expressions, the compilation of a kernel, a block of rows on a
+// CPU, the launch of a chunk of rows on a GPU, a pass of a fit; it waits for work that a device has begun. The time of
+// a submitted evaluation begins with the submission; results that are ready by then may be taken at any time. A fit
+// that has made a pass keeps the best parameters. Code and data remain, and the engine stays usable.
 //
 // fork(): a child process inherits neither the threads of an engine nor its device. In the child every call of an
 // engine that the parent created fails with kMachine, and so does every expression of a Program that such an engine
@@ -89,7 +89,7 @@ class Engine {
   /// All rows, with other weights than before, or with weights that `data` do not have. Errors: kInvalid as for the
   /// weights of upload(), and for data without a target.
   Result<Dataset> withWeights(const Dataset& data, const ColumnView& weights) const;
-  /// Likewise with weights in the memory of the engine's GPU, which are read before this returns, after the work that
+  /// The same with weights in the memory of the engine's GPU, which are read before this returns, after the work that
   /// is in `stream` now (0: none). Errors: also those of adopt() for weights.
   Result<Dataset> withWeights(const Dataset& data, const DeviceMatrix& weights, std::uint64_t stream = 0) const;
 
@@ -111,7 +111,7 @@ class Engine {
   /// Here and wherever a Program is evaluated, `parameters` may be several vectors of this layout, behind one another,
   /// as evolution strategies and restarts have them: there are then results for as many times the expressions, of the
   /// first vector, then of the second, and so on, from one launch. The first call with a number of vectors makes a
-  /// program of so many copies, which is kept.
+  /// program of that number of copies, which is kept.
   ///
   /// A failed expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for
   /// wrong sizes, for a program or data of an engine of another precision or math mode, and for a program compiled for
@@ -120,7 +120,7 @@ class Engine {
                                         std::span<float> out) const;
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out) const;
-  /// The same with output in the memory of the engine's GPU: adjacent numbers, of which the shape does not matter. They
+  /// The same with output in the memory of the engine's GPU: adjacent numbers of any shape. They
   /// are written after the work that is in `stream` now (0: none), and are there when this returns. Errors: also
   /// kUnsupported unless the engine's device is the GPU that holds them.
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
@@ -137,21 +137,21 @@ class Engine {
   Result<Gradients> gradient(const Program& program, const Dataset& data, std::span<const double> parameters = {},
                              const GradientOptions& options = {}) const;
 
-  /// Derivatives of predictions, likewise: that of expression e by its parameter p at
+  /// Derivatives of predictions: that of expression e by its parameter p at
   /// out[(program.parameterOffset(e) + p) * rows + r], or by variable v at out[(e * columns of the data + v) * rows +
   /// r]. Errors: as for evaluate().
   Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<float> out, DerivativesBy by = DerivativesBy::kParameters) const;
   Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out, DerivativesBy by = DerivativesBy::kParameters) const;
-  /// Likewise in the memory of the engine's GPU, as evaluate() has it.
+  /// The same in the memory of the engine's GPU, as evaluate() has it.
   Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         const DeviceMatrix& out, std::uint64_t stream = 0,
                                         DerivativesBy by = DerivativesBy::kParameters) const;
 
   /// Fits the parameters of every expression to the target, all of them together: each iteration is one pass over the
   /// data for all fits that have not ended (runtime/fit/levenberg_marquardt.h has the method). Losses of squared errors
-  /// are fitted by least squares; their scaled forms likewise, as expressions a + b f; others by reweighted steps,
+  /// are fitted by least squares; their scaled forms, too, as expressions a + b f; others by reweighted steps,
   /// which FitOptions::loss says more of. `starts` has one or more vectors of all parameters behind one another; the
   /// start with the smallest loss in the end wins. An expression ends with a FitStatus of its own; that it could not be
   /// fitted is no error. Where the device or its memory fails after the first pass, the fits that go on end with
@@ -176,7 +176,7 @@ class Engine {
                                      std::span<const double> parameters = {}, const LossOptions& options = {}) const;
 
   /// The same on a thread of its own. `starts` are copied; errors of the arguments are the result's. To end it early,
-  /// use options.stop; without, the destructor of what is given waits for the whole fit.
+  /// use options.stop; without, the destructor of the Pending waits for the whole fit.
   Result<Pending<Fits>> submitFit(const Program& program, const Dataset& data, std::span<const double> starts,
                                   const FitOptions& options = {}) const;
 
@@ -198,7 +198,7 @@ class Engine {
   Result<Pending<Losses>> submitLoss(const PopulationView& population, const Dataset& data,
                                      std::span<const double> parameters = {}, const LossOptions& loss = {},
                                      const CompileOptions& options = {}) const;
-  /// Likewise, and waits.
+  /// The same, and waits.
   Result<Losses> loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters = {},
                       const LossOptions& loss = {}, const CompileOptions& options = {}) const;
 

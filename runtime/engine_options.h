@@ -80,11 +80,11 @@ struct GradientOptions {
   DerivativesBy by = DerivativesBy::kParameters;
 };
 
-/// Bounds of a call, for input from elsewhere; each is none if it is 0. What is more is an error of kLimit that names
-/// the limit, what was found, and how to allow it (Engine).
+/// Bounds of a call, for input from elsewhere; 0 sets no bound. A call beyond one gives an error of kLimit that
+/// names the limit, the number found, and how to allow it (Engine).
 struct Limits {
   std::size_t max_nodes = 0;       ///< tokens of one expression
-  std::size_t max_call_nodes = 0;  ///< tokens of all expressions of a call, and likewise derivatives
+  std::size_t max_call_nodes = 0;  ///< tokens, or derivatives, of all expressions of a call
   double max_seconds = 0;          ///< wall time of a call
   /// Ends calls as the end of max_seconds does, from the time when it is requested.
   std::stop_token stop = {};
@@ -130,7 +130,7 @@ struct CompileOptions {
   /// any data.
   const Dataset* data = nullptr;
   /// Whether the code of the expressions' values is made at their first evaluation instead of at once: for programs
-  /// that are fitted or differentiated, since what is derived of them has code of its own. The numbers are the same.
+  /// that are fitted or differentiated, since their derivatives have code of their own. The numbers are the same.
   /// Program::failures() then has only the expressions that are not valid, and info() no nodes after the passes;
   /// evaluations give all failures, and status() is empty before the first. Where memory or the device fails while code
   /// is made, that is the error of the evaluation. No effect with `data`.

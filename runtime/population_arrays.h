@@ -19,7 +19,7 @@ namespace srjit {
 
 class Deadline;
 
-/// As PopulationArrays::explained(), of so many expressions, with the failures of reading them.
+/// As PopulationArrays::explained(), of `expressions` expressions, with the failures of reading them.
 std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
                                      std::span<const Failure> of_reading);
 
@@ -44,8 +44,7 @@ struct PopulationArrays {
   Result<Expression> expression(std::size_t e) const;
 
   /// The failures of a program of these arrays, or of its evaluations, also with several vectors of parameters: for
-  /// each expression that failed the first, and that of reading it in place of what is said of an expression without
-  /// tokens.
+  /// each expression that failed the first, and for an expression without tokens the failure of reading it.
   std::vector<Failure> explained(std::vector<Failure> of_program) const {
     return explainFailures(std::move(of_program), size(), failures);
   }

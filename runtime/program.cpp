@@ -1,9 +1,12 @@
 #include "runtime/program.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "runtime/evaluation/program_state.h"
 #include "runtime/fit/starts.h"
+#include "runtime/platform/deadline.h"
 
 namespace srjit {
 
@@ -35,11 +38,29 @@ ProgramStatus Program::status() const {
   return state_->code == nullptr ? ProgramStatus{} : state_->code->status();
 }
 
+struct ProgramsMade::Slot {
+  const Purpose purpose;
+  std::timed_mutex mutex = {};
+  std::optional<Program> program = {};
+};
+
+Program ProgramsMade::get(const Purpose& purpose, const Deadline& deadline, const std::function<Program()>& make) {
+  const std::shared_ptr<Slot> slot = slotOf(purpose);
+  const auto lock = lockUntil(deadline, slot->mutex);
+  if (slot->program) return *slot->program;
+  Program made = make();
+  const bool has_failed =
+      std::ranges::any_of(made.failures(), [](const Failure& failure) { return failure.error.code == Errc::kMachine; });
+  if (!has_failed) slot->program = made;
+  return made;
+}
+
 std::shared_ptr<ProgramsMade::Slot> ProgramsMade::slotOf(const Purpose& purpose) {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::ranges::find(slots_, purpose, [](const auto& slot) -> const Purpose& { return slot->purpose; });
   if (found == slots_.end()) {
+    constexpr std::size_t kMost = 16;
     if (slots_.size() == kMost) slots_.erase(slots_.begin());
     return slots_.emplace_back(std::make_shared<Slot>(purpose));
   }

@@ -68,8 +68,8 @@ class Program {
   /// (e = size()) is their total number.
   std::size_t parameterOffset(std::size_t expression) const noexcept;
   /// Several vectors of start values for Engine::fit(), behind one another: `given`, and `count` - 1 that are drawn
-  /// around it (fit::drawStarts()). `numbers` are those of the expressions in a population of which these are a part,
-  /// as many as they; none: from 0 on. Errors: kInvalid if `given` has not the size of all parameters, for a `count` of
+  /// around it (fit::drawStarts()). `numbers` are the expressions' numbers in a larger population, one for each;
+  /// none: from 0 on. Errors: kInvalid if `given` has not the size of all parameters, for a `count` of
   /// 0, and for another number of `numbers`. Throws std::bad_alloc if memory runs out.
   Result<std::vector<double>> drawStarts(std::span<const double> given, std::size_t count, std::uint64_t seed,
                                          std::span<const std::size_t> numbers = {}) const;

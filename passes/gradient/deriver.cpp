@@ -162,9 +162,6 @@ void Deriver::derive(const ExpressionGraph& f, const Derivation& derivation, std
       roots_.erase(roots_.begin());
       break;
     case Quantity::kLoss:
-      addLossRoots(dag_, roots_[0], derivation);
-      roots_.assign(dag_.roots().begin(), dag_.roots().end());
-      break;
     case Quantity::kGradient:
       addGradientTerms(derivation);
       break;
@@ -222,7 +219,7 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   std::iota(all.begin(), all.end(), NodeId{0});
   const NodeId f = roots_[0];
   roots_.resize(1 + derivation.derivatives(parameters));
-  differentiator_.run({f, all}, with_rules_, wanted, std::span(roots_).subspan(1));
+  differentiator_.run(f, all, with_rules_, wanted, std::span(roots_).subspan(1));
   if (math_ != Math::kStrict) fuseDerivatives(first);
   if (!derivation.skips_invalid) return;
   // Those that overflow, too.

@@ -58,18 +58,19 @@ Adjoint sum(const Adjoint& x, const Adjoint& y, const graph::NodeMaker& maker) {
 
 }  // namespace
 
-void Differentiator::begin(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives) {
+void Differentiator::begin(std::span<const NodeId> members, const graph::NodeMaker& maker,
+                           std::span<NodeId> derivatives) {
   const std::size_t size = std::max(adjoints_.size(), maker.dag().size());
   wanted_.resize(size);
   facts_.resize(size);
   adjoints_.resize(size, {kNone});
-  for (const NodeId id : source.members) adjoints_[id].value = kNone;
+  for (const NodeId id : members) adjoints_[id].value = kNone;
   std::ranges::fill(derivatives, kNone);
 }
 
 // The operands of a wanted node need not be members, and it counts as a leaf.
-void Differentiator::collectFacts(const Source& source, const graph::NodeMaker& maker) {
-  for (const NodeId id : source.members) {
+void Differentiator::collectFacts(std::span<const NodeId> members, const graph::NodeMaker& maker) {
+  for (const NodeId id : members) {
     std::uint8_t& facts = facts_[id];
     facts = wanted_[id] != kNotWanted ? kDepends : 0;
     if (facts != 0) continue;
@@ -80,15 +81,16 @@ void Differentiator::collectFacts(const Source& source, const graph::NodeMaker& 
   }
 }
 
-void Differentiator::sweep(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives) {
-  collectFacts(source, maker);
-  if (has(source.root, kDepends)) adjoints_[source.root] = {maker.constant(1)};
-  for (const NodeId id : source.members | std::views::reverse) {
+void Differentiator::sweep(NodeId root, std::span<const NodeId> members, const graph::NodeMaker& maker,
+                           std::span<NodeId> derivatives) {
+  collectFacts(members, maker);
+  if (has(root, kDepends)) adjoints_[root] = {maker.constant(1)};
+  for (const NodeId id : members | std::views::reverse) {
     if (adjoints_[id].value == kNone) continue;
     if (wanted_[id] != kNotWanted) {
       derivatives[wanted_[id]] = nodeOf(adjoints_[id], maker);
     } else {
-      pass(id, {source.root, maker}, maker);
+      pass(id, {root, maker}, maker);
     }
   }
   for (NodeId& derivative : derivatives) {

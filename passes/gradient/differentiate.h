@@ -26,22 +26,18 @@ class Differentiator {
  public:
   static constexpr std::uint32_t kNotWanted = ~0U;
 
-  /// The nodes that `root` needs, each after its operands, and by which of them to differentiate.
-  struct Source {
-    NodeId root;
-    std::span<const NodeId> members;
-  };
-
-  /// `wanted(id)` of a member is kNotWanted, or the index in `derivatives` of the derivative by it; the sweep ends
-  /// there. A derivative by nodes that `root` does not depend on is the constant 0. Where `root` is finite, a product
-  /// of the chain rule that is not, as 0 times infinity in tanh(1 / x), counts as 0; but not if it overflows. Where an
-  /// operator's derivative is 0 everywhere but at jumps, as that of floor, nothing flows through it, not even NaN;
-  /// neither does anything in rows in which its cell is the 0 of a select, as that of a branch that is not taken.
+  /// `members` are the nodes that `root` needs, each after its operands. `wanted(id)` of a member is kNotWanted, or the
+  /// index in `derivatives` of the derivative by it; the sweep ends there. A derivative by nodes that `root` does not
+  /// depend on is the constant 0. Where `root` is finite, a product of the chain rule that is not, as 0 times infinity
+  /// in tanh(1 / x), counts as 0; but not if it overflows. Where an operator's derivative is 0 everywhere but at jumps,
+  /// as that of floor, nothing flows through it, not even NaN; neither does anything in rows in which its cell is the 0
+  /// of a select, as that of a branch that is not taken.
   template <class Wanted>
-  void run(const Source& source, const graph::NodeMaker& maker, const Wanted& wanted, std::span<NodeId> derivatives) {
-    begin(source, maker, derivatives);
-    for (const NodeId id : source.members) setWanted(id, wanted(id));
-    sweep(source, maker, derivatives);
+  void run(NodeId root, std::span<const NodeId> members, const graph::NodeMaker& maker, const Wanted& wanted,
+           std::span<NodeId> derivatives) {
+    begin(members, maker, derivatives);
+    for (const NodeId id : members) wanted_[id] = wanted(id);
+    sweep(root, members, maker, derivatives);
   }
 
  private:
@@ -54,10 +50,10 @@ class Differentiator {
     kFailed = 8,       ///< so its adjoint may be infinite or NaN
   };
 
-  void begin(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives);
-  void setWanted(NodeId id, std::uint32_t index) { wanted_[id] = index; }
-  void collectFacts(const Source& source, const graph::NodeMaker& maker);
-  void sweep(const Source& source, const graph::NodeMaker& maker, std::span<NodeId> derivatives);
+  void begin(std::span<const NodeId> members, const graph::NodeMaker& maker, std::span<NodeId> derivatives);
+  void collectFacts(std::span<const NodeId> members, const graph::NodeMaker& maker);
+  void sweep(NodeId root, std::span<const NodeId> members, const graph::NodeMaker& maker,
+             std::span<NodeId> derivatives);
   void pass(NodeId id, const graph::Value& root, const graph::NodeMaker& maker);
   bool has(NodeId id, Fact fact) const { return (facts_[id] & fact) != 0; }
   void add(NodeId id, const Adjoint& contribution, const graph::NodeMaker& maker);

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "ir/losses.h"
-#include "ir/postfix.h"
+#include "ir/numbers/postfix.h"
 
 namespace srjit {
 namespace {
@@ -60,7 +60,7 @@ graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differ
   members.collect(maker_.dag(), {&root, 1});
   std::array<NodeId, 1> slope{};
   differentiator.run(
-      {root, members.members()}, maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
+      root, members.members(), maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
   return {slope[0], maker_};
 }
 

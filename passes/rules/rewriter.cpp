@@ -5,12 +5,20 @@
 #include <span>
 
 #include "ir/ops.h"
+#include "ir/rows.h"
 #include "passes/fma.h"
-#include "passes/rules/fold.h"
 #include "passes/rules/node_sort.h"
 #include "passes/rules/tables.h"
 
 namespace srjit {
+
+double valueOf(Op op, std::span<const double> operands, Precision precision) {
+  std::array<double, kMaxArity> x{};
+  std::ranges::copy(operands, x.begin());
+  return withZeroOf(precision, [&]<class T>(T) {
+    return static_cast<double>(applyRow<T>(op, static_cast<T>(x[0]), static_cast<T>(x[1]), static_cast<T>(x[2])));
+  });
+}
 
 template <int kArity>
 NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {

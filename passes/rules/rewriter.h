@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/expression.h"
@@ -17,6 +18,10 @@ namespace srjit {
 class RewriteLog;
 struct RewriteStep;
 struct RuleTables;
+
+/// The value of `op` over operands that are numbers of `precision`, computed in that precision: what every kernel of
+/// this precision gives, but for approximate operators in `fast` (hasApproximateStep() of passes/operator_facts.h).
+double valueOf(Op op, std::span<const double> operands, Precision precision);
 
 /// Adds nodes in normal form to one graph. Not thread-safe; the graph must outlive it.
 class Rewriter {

@@ -327,12 +327,19 @@ class Engine(_engine.Engine):
             if what == "prepare":
                 _core.prepare(*arguments, *command["options"])
                 return None, lambda _: ([], None)
-            if command["vectors"] > 1 and not len(parts[0]):
-                return self._start_once(command, parts, shares)
-            kind = command["kind"]
+            # Without a parameter, every vector has the results of the first.
+            copies = [] if len(parts[0]) else [share.reshape(command["vectors"], -1) for share in shares]
+            kind, targets = command["kind"], [by_vector[0] for by_vector in copies] or shares
             pending = getattr(_core, f"submit_{kind}")(
-                *arguments, parts[0], *command["options"], *(shares if kind in ("predict", "jacobian") else ()))
-            return pending, lambda result: stored(kind, result, shares)
+                *arguments, parts[0], *command["options"], *(targets if kind in ("predict", "jacobian") else ()))
+
+            def store(result: Any) -> Any:
+                said = stored(kind, result, targets)
+                for by_vector in copies:
+                    by_vector[1:] = by_vector[0]
+                return said
+
+            return pending, store
         if what == "upload":
             vectors = iter(parts[command["columns"]:])
             made = engine._uploaded(parts[:command["columns"]], *(next(vectors) if has else None for has in command["has"]),
@@ -343,19 +350,6 @@ class Engine(_engine.Engine):
             made = held[command["data"]]._derived(command["function"], *command["arguments"], *parts)
         held[command["number"]] = made
         return None, lambda _: ([], made.shape)
-
-    def _start_once(self, command: dict[str, Any], parts: list[np.ndarray], shares: list[np.ndarray]) -> tuple[Any, Callable]:
-        """For several vectors of parameters, a share that has none: every vector has the results of the first."""
-        by_vector = [share.reshape(command["vectors"], -1) for share in shares]
-        pending, store = self._start({**command, "vectors": 1}, parts, [numbers[0] for numbers in by_vector])
-
-        def store_for_all(result: Any) -> Any:
-            said = store(result)
-            for numbers in by_vector:
-                numbers[1:] = numbers[0]
-            return said
-
-        return pending, store_for_all
 
     def _result(self, call: _Call) -> tuple[list[np.ndarray], _Failures, dict[int, Any]]:
         """Waits for a call that makes something; drops it if a rank failed."""

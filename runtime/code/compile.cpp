@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
-#include <mutex>
 #include <ranges>
 #include <utility>
 

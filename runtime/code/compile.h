@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 #include "runtime/code/costs.h"
 #include "runtime/code/graphs.h"

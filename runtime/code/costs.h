@@ -71,17 +71,6 @@ constexpr double shareOfDevice(unsigned threads, unsigned multiprocessors) {
   return host / (host + device);
 }
 
-/// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
-/// expressions of 30 nodes from disk (docs/history/measurements.md, H200). One thread loads one module after another,
-/// so the number of cores does not count.
-inline constexpr double kLoadSecondsPerNode = 0.17e-6;
-
-/// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
-/// making graphs is most of what writing direct code takes.
-constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
-  return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
-}
-
 /// Time from the first graph to the last loaded kernel. Each kernel is made by one core; several are made at a time.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
   const std::size_t rounds = ceilDivide(kernels, cores);

@@ -160,6 +160,4 @@ std::shared_ptr<const Module> KernelStore::findRows(const KernelKey& key, const 
   return image == nullptr ? nullptr : load(key, *image);
 }
 
-bool KernelStore::hasRows(const KernelKey& key) { return loaded(key) != nullptr || cache_->has(key); }
-
 }  // namespace srjit

@@ -72,9 +72,6 @@ class KernelStore {
   std::shared_ptr<const Module> findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
                                          double& seconds_reading);
 
-  /// Whether rows() would only have to load the image, as far as is known without reading it.
-  bool hasRows(const KernelKey& key);
-
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }
   /// ImageMaker::identity().

@@ -7,15 +7,14 @@
 namespace srjit {
 namespace {
 
-/// The square of a mean may be so many variances: a sum of squares then loses four of its bits when the mean is taken
-/// off.
+/// The square of a mean in variances, at most: subtracting the mean then costs a sum of squares four bits.
 constexpr double kMostCondition = 16;
 /// Of the mean's last place: a standard deviation that is rounding.
 constexpr double kMeanRoundings = 2;
 
 /// What keeps squares in the range of a precision.
 struct SquareRange {
-  double least;       ///< mean square of which all that counts is normal
+  double least;       ///< mean square whose significant terms are all normal
   int step;           ///< binary exponent of a factor that takes any number whose square is not normal to one whose is
   int most_exponent;  ///< of a factor
 };

@@ -1,4 +1,4 @@
-// Whether sums over rows tell a scaled loss, and of which predictions they would.
+// Whether sums over rows are accurate enough for a scaled loss, and which predictions have better ones.
 #pragma once
 
 #include <array>

@@ -147,7 +147,7 @@ constexpr OrdinaryExponents ordinaryWeights(Precision precision) {
   return precision == Precision::kF32 ? OrdinaryExponents{-20, 40, 112} : OrdinaryExponents{-100, 100, 1008};
 }
 
-// 1, or a power of two that brings a large magnitude near 1, and a small one to the lower end of what is ordinary, so
+// 1, or a power of two that brings a large magnitude near 1, and a small one to the lower end of the ordinary range, so
 // that predictions may be many times the target. The code of losses has the scale in it: in steps, samples of the same
 // data mostly have the same.
 double scaleFor(double magnitude, const OrdinaryExponents& ordinary) {

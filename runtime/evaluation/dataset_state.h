@@ -65,11 +65,11 @@ struct Dataset::State {
   bool isOrdinary() const noexcept { return scale == 1 && weight_scale == 1; }
   /// Whether the numbers are in `storage`.
   bool isOnHost() const noexcept { return storage.data() != nullptr; }
-  /// Sizes, names, and what is known of target and weights; no numbers, and a serial of its own.
+  /// Sizes, names, and the facts of target and weights; no numbers, and a serial of its own.
   std::shared_ptr<State> withoutNumbers() const;
   /// Columns, target and weights.
   std::size_t fields() const noexcept { return columns + (has_target ? 1 : 0) + (has_weights ? 1 : 0); }
-  /// Bytes of all fields with their padding. Throws OutOfMemory if no memory can have so many.
+  /// Bytes of all fields with their padding. Throws OutOfMemory if no memory can hold them.
   std::size_t storageBytes() const;
   const std::byte* column(std::size_t index) const noexcept {
     return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));
@@ -82,8 +82,8 @@ struct Dataset::State {
   void setRows(std::size_t count) noexcept;
   /// Allocates `storage` for the fields, uninitialised, with `target` and `weights` in it. Throws OutOfMemory.
   void allocate();
-  /// Sets what is computed of target and weights, which are in host memory, and null where there are none: so many
-  /// targets as rows, and weights with their padding. Errors: kInvalid if the weights are all zero, or for their sum.
+  /// Computes the facts of target and weights in host memory, null for none: one target for each row, and weights with
+  /// their padding. Errors: kInvalid if the weights are all zero, or for their sum.
   Status describe(const std::byte* target_at, const std::byte* weights_at);
   /// Weights for the rows, in the precision, with their padding. Errors: kInvalid as for those of Engine::upload().
   /// Throws OutOfMemory.

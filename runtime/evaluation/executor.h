@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <tbb/task_arena.h>
+
 #include "runtime/cache_stats.h"
 #include "runtime/data_view.h"
 #include "runtime/evaluation/dataset_state.h"
@@ -21,17 +23,17 @@
 
 namespace srjit {
 
-/// One evaluation of a program whose variables the data have. What is said here of losses and predictions of
-/// expressions is so of the outputs of a program's source.
+/// One evaluation of a program whose variables the data have. Here losses and predictions
+/// are those of the outputs of a program's source.
 struct Task {
   Program program;
   Dataset data;
-  std::span<const double> parameters;  ///< borrowed until start() returns
-  std::byte* out = nullptr;            ///< predictions, in the engine's precision; unless they go to device_out, or
-  std::optional<LossOptions> loss;     ///< a loss
-  std::uint64_t device_out = 0;        ///< predictions in the memory of the executor's GPU; 0: not there
-  Deadline deadline = {};              ///< of the work, and of making code for it
-  bool is_awaited = false;             ///< the caller finishes the flight at once; parameters are borrowed until then
+  std::span<const double> parameters;    ///< borrowed until start() returns
+  std::byte* out = nullptr;              ///< predictions, in the engine's precision; unless they go to device_out, or
+  std::optional<LossOptions> loss = {};  ///< a loss
+  std::uint64_t device_out = 0;          ///< predictions in the memory of the executor's GPU; 0: not there
+  Deadline deadline = {};                ///< of the work, and of making code for it
+  bool is_awaited = false;               ///< the caller finishes the flight at once; parameters are borrowed until then
 };
 
 /// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
@@ -75,6 +77,11 @@ inline Result<Sums> sumsOf(std::shared_ptr<Flight> flight) {
   return sums;
 }
 
+/// A call of `run`, by the thread that waits for a task that is awaited. Other tasks are run by a thread of the arena
+/// or by who waits, whoever is first: none depends on a thread that the system may refuse to start.
+using RunTask = std::function<Result<Losses>(const Task& task)>;
+std::unique_ptr<Flight> flightOf(tbb::task_arena& arena, Task task, RunTask run);
+
 /// A column in host memory.
 struct HostColumn {
   AlignedBuffer values;
@@ -103,13 +110,13 @@ class Executor {
   /// executor's device or, as Dataset::State::create() leaves them, in host memory. Errors: as Engine::rows() and
   /// withWeights().
   virtual Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) = 0;
-  /// A copy of one column of so many rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its
+  /// A copy of one column of `rows` rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its
   /// name in messages. Errors: as Engine::withWeights().
   virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                                    std::uint64_t stream) = 0;
 
-  /// Makes ready a caller's memory of the GPU for a Task's output: what is written there waits for the work that is in
-  /// `stream` now. Errors: kUnsupported for memory that is not this executor's device's.
+  /// Makes ready a caller's memory of the GPU for a Task's output: writes there wait for the work that is in `stream`
+  /// now. Errors: kUnsupported for memory that is not this executor's device's.
   virtual Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) = 0;
   /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
@@ -150,7 +157,7 @@ class Executor {
   virtual std::vector<std::string> notices() const { return {}; }
 };
 
-/// The sums that kernels compute. What is derived has the weights in its graphs.
+/// The sums that kernels compute. Derived programs have the weights in their graphs.
 inline LossSpec lossSpecOf(const Task& task) {
   return lossSpec(*task.loss, task.data.state().has_weights && !task.program.state().source->derivation);
 }

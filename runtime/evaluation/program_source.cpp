@@ -15,13 +15,13 @@ namespace {
 
 // Fills all blocks: `add(block, b, e)` appends expression e to block b.
 template <class Add>
-void fillBlocks(Population& population, std::size_t count, ProgramSource::Threads threads, const Add& add) {
+void fillBlocks(Population& population, std::size_t count, bool in_arena, const Add& add) {
   const std::span<Population::Block> blocks = population.makeBlocks(count);
   const auto fill = [&](std::size_t b) {
     const std::size_t first = b * Population::kBlock, last = std::min(first + Population::kBlock, count);
     for (std::size_t e = first; e < last; ++e) add(blocks[b], b, e);
   };
-  if (threads == ProgramSource::Threads::kArena) return tbb::parallel_for(std::size_t{0}, blocks.size(), fill);
+  if (in_arena) return tbb::parallel_for(std::size_t{0}, blocks.size(), fill);
   for (std::size_t b = 0; b < blocks.size(); ++b) fill(b);
 }
 
@@ -31,11 +31,11 @@ ProgramSource ProgramSource::emptyLike() const {
   return {.precision = precision, .math = math, .pipeline = pipeline, .group_by_sharing = group_by_sharing};
 }
 
-// `add(block, e)` gives what is wrong with expression e.
+// `add(block, e)` gives the fault of expression e.
 template <class Add>
-void ProgramSource::setBlocks(std::size_t count, Threads threads, const Add& add) {
+void ProgramSource::setBlocks(std::size_t count, bool in_arena, const Add& add) {
   std::vector<std::vector<Failure>> failures(ceilDivide(count, Population::kBlock));
-  fillBlocks(expressions, count, threads, [&](Population::Block& block, std::size_t b, std::size_t e) {
+  fillBlocks(expressions, count, in_arena, [&](Population::Block& block, std::size_t b, std::size_t e) {
     if (Status added = add(block, e); !added) failures[b].push_back({e, std::move(added).error()});
   });
   for (std::vector<Failure>& some : failures) {
@@ -44,8 +44,8 @@ void ProgramSource::setBlocks(std::size_t count, Threads threads, const Add& add
   finish();
 }
 
-void ProgramSource::set(std::span<const Expression> all, Threads threads, std::size_t max_nodes) {
-  setBlocks(all.size(), threads, [&](Population::Block& block, std::size_t e) -> Status {
+void ProgramSource::set(std::span<const Expression> all, std::size_t max_nodes, bool in_arena) {
+  setBlocks(all.size(), in_arena, [&](Population::Block& block, std::size_t e) -> Status {
     if (exceeds(all[e].size(), max_nodes)) {
       block.addNone();
       return tooManyNodes(all[e].size(), max_nodes);
@@ -55,8 +55,8 @@ void ProgramSource::set(std::span<const Expression> all, Threads threads, std::s
   });
 }
 
-void ProgramSource::set(const PopulationView& all, Threads threads, std::size_t max_nodes) {
-  setBlocks(all.size(), threads, [&](Population::Block& block, std::size_t e) {
+void ProgramSource::set(const PopulationView& all, std::size_t max_nodes, bool in_arena) {
+  setBlocks(all.size(), in_arena, [&](Population::Block& block, std::size_t e) {
     if (block.size() == 0) {
       const std::size_t last = std::min(e + Population::kBlock, all.size());
       block.reserve(last - e, static_cast<std::size_t>(all.offsets[last] - all.offsets[e]));
@@ -67,34 +67,39 @@ void ProgramSource::set(const PopulationView& all, Threads threads, std::size_t 
 
 void ProgramSource::setSelected(const ProgramSource& source, std::size_t count,
                                 const std::function<std::size_t(std::size_t i)>& which) {
-  fillBlocks(expressions, count, Threads::kArena,
+  fillBlocks(expressions, count, true,
              [&](Population::Block& block, std::size_t, std::size_t i) { block.add(source.expressions[which(i)]); });
   finish();
 }
 
 void ProgramSource::setExtended(const ProgramSource& source, std::size_t count,
-                                const std::function<std::size_t(std::size_t i)>& which) {
-  setBlocks(count, Threads::kArena, [&](Population::Block& block, std::size_t i) -> Status {
+                                const std::function<std::size_t(std::size_t i)>& which,
+                                const std::function<std::vector<std::int32_t>(std::uint32_t k)>& tail,
+                                std::string_view why) {
+  constexpr std::uint32_t kMost = Expression::kMaxIndex - 1;
+  setEach(count, [&](Population::Block& block, std::size_t i) -> Status {
     const ExpressionView f = source.expressions[which(i)];
-    const std::uint32_t factor = f.parameterCount();
-    if (factor > kMostExtended) {
+    const std::uint32_t parameters = f.parameterCount();
+    if (parameters > kMost) {
       block.addNone();
-      const std::string message = fmt::format(
-          "{} parameters: expected at most {}, since a scaled loss may need two more", factor, kMostExtended);
-      return Error{Errc::kInvalid, message, {}};
+      return Error{
+          Errc::kInvalid, fmt::format("{} parameters: expected at most {}, since {}", parameters, kMost, why), {}};
     }
     std::vector<std::int32_t> codes(f.codes().begin(), f.codes().end());
-    for (const std::int32_t code : {parameterCode(factor), parameterCode(factor + 1), codeOf(Op::kFma)}) {
-      codes.push_back(code);
-    }
-    block.add(ExpressionView(codes, f.constants(), f.variableCount(), factor + 2));
+    const std::vector<std::int32_t> more = tail(parameters);
+    codes.insert(codes.end(), more.begin(), more.end());
+    block.add(ExpressionView(codes, f.constants(), f.variableCount(), parameters + 2));
     return okStatus();
   });
 }
 
+void ProgramSource::setEach(std::size_t count,
+                            const std::function<Status(Population::Block& block, std::size_t e)>& add) {
+  setBlocks(count, true, add);
+}
+
 void ProgramSource::setNone(std::size_t count) {
-  fillBlocks(expressions, count, Threads::kOne,
-             [&](Population::Block& block, std::size_t, std::size_t) { block.addNone(); });
+  fillBlocks(expressions, count, false, [&](Population::Block& block, std::size_t, std::size_t) { block.addNone(); });
   finish();
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ir/expression.h"
@@ -19,7 +20,7 @@
 
 namespace srjit {
 
-/// Input of code generation: values alone. Constant once a program has it. Background work may keep it beyond the
+/// Input of code generation: only values. Constant once a program has it. Background work may keep it beyond the
 /// program's lifetime. Invariant, kept by the functions: `variables` and `tokens` are those of the expressions.
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
@@ -29,11 +30,11 @@ struct ProgramSource {
   std::vector<Failure> invalid = {};  ///< expressions that were not valid; they are the constant NaN here
   std::uint32_t variables = 0;        ///< the largest variableCount()
   std::size_t tokens = 0;             ///< of all expressions
-  /// What is computed of each expression instead of its value, which is one output.
+  /// Computed of each expression instead of its value, which is one output.
   std::optional<Derivation> derivation = {};
   std::vector<std::size_t> output_offsets = {};  ///< of a derivation: outputOffset() of every expression, and the end
   bool group_by_sharing = true;                  ///< CompileOptions::group_by_sharing
-  /// Whether these are more expressions of the population of the program before, of which this is a later part.
+  /// Whether these are more expressions of the population of the program before: a later part of it.
   bool is_continued = false;
 
   /// Program::parameterOffset().
@@ -54,41 +55,43 @@ struct ProgramSource {
     return derivation && expressions.size() > 0 ? 2 + outputs() / expressions.size() : 1;
   }
 
-  /// A source of the same expressions for what is derived of them. Those that have more variables than
+  /// A source of the same expressions for a derivation. Those that have more variables than
   /// derivation.columns have outputs that are NaN.
   ProgramSource derive(const Derivation& derivation) const;
 
   /// The outputs() of derive(derivation), which are counted without making it.
   std::size_t outputsOf(const Derivation& derivation) const noexcept;
 
-  /// The expressions first .. last - 1, and what is derived of them. Works on the calling thread's arena.
+  /// The expressions first .. last - 1, with their derivation. Works on the calling thread's arena.
   ProgramSource slice(std::size_t first, std::size_t last) const;
 
-  /// A source without expressions, of which graphs are made in the same way.
+  /// A source without expressions, whose graphs are made in the same way.
   ProgramSource emptyLike() const;
 
-  /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.
-  enum class Threads : std::uint8_t { kArena, kOne };
   /// Sets the expressions, where there are none yet. Those of more than `max_nodes` tokens become failures (Limits).
-  void set(std::span<const Expression> all, Threads threads, std::size_t max_nodes = 0);
+  /// Works on the calling thread's arena if `in_arena`: the child of a fork() has no other threads.
+  void set(std::span<const Expression> all, std::size_t max_nodes = 0, bool in_arena = true);
   /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures, too.
-  void set(const PopulationView& all, Threads threads, std::size_t max_nodes = 0);
+  void set(const PopulationView& all, std::size_t max_nodes = 0, bool in_arena = true);
   /// Sets `count` expressions of another source, where there are none yet: the i-th is its expression `which(i)`. Takes
-  /// neither what is derived of them nor which were not valid. Works on the calling thread's arena, whose threads call
+  /// neither their derivation nor which were not valid. Works on the calling thread's arena, whose threads call
   /// `which` in any order.
   void setSelected(const ProgramSource& source, std::size_t count,
                    const std::function<std::size_t(std::size_t i)>& which);
-  /// The same of fma(f, p_k, p_(k+1)) for an expression f of k parameters: with two parameters more. Expressions of
-  /// more than kMostExtended parameters become failures.
+  /// The same with tail(k), codes with two parameters more, behind an expression of k parameters. Expressions of so
+  /// many parameters that there are no such indices become failures; the message ends with `why`.
   void setExtended(const ProgramSource& source, std::size_t count,
-                   const std::function<std::size_t(std::size_t i)>& which);
-  static constexpr std::uint32_t kMostExtended = Expression::kMaxIndex - 1;
-  /// Sets `count` constants NaN, for expressions of which none may be read.
+                   const std::function<std::size_t(std::size_t i)>& which,
+                   const std::function<std::vector<std::int32_t>(std::uint32_t k)>& tail, std::string_view why);
+  /// Sets `count` expressions, where there are none yet: add(block, e) adds one to the block, and gives an error for
+  /// one that is a failure. Works on the calling thread's arena.
+  void setEach(std::size_t count, const std::function<Status(Population::Block& block, std::size_t e)>& add);
+  /// Sets `count` constants NaN, for expressions that may not be read.
   void setNone(std::size_t count);
 
  private:
   template <class Add>
-  void setBlocks(std::size_t count, Threads threads, const Add& add);
+  void setBlocks(std::size_t count, bool in_arena, const Add& add);
   void finish();
   void setDerivation(const Derivation& what);
 };

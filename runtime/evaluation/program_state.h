@@ -1,8 +1,8 @@
 // The state of a Program.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,8 +26,8 @@ class ProgramCode {
   virtual ProgramStatus status() const = 0;
 };
 
-/// What a program is made of another one for: the code of a deferred one; what is derived of its expressions; some of
-/// its expressions; all of its expressions, this number of times behind one another.
+/// Why a program is made of another one: for the code of a deferred one; for a derivation of its expressions; for some
+/// of its expressions; for all of them, this number of times behind one another.
 using Purpose = std::variant<std::monostate, Derivation, std::vector<std::uint32_t>, std::size_t>;
 
 /// Programs that are made of a program, by purpose: each at its first use. Keeps the most recently used, and none whose
@@ -35,29 +35,12 @@ using Purpose = std::variant<std::monostate, Derivation, std::vector<std::uint32
 /// deadline (lockUntil()).
 class ProgramsMade {
  public:
-  template <class Make>
-  Program get(const Purpose& purpose, const Deadline& deadline, const Make& make) {
-    const std::shared_ptr<Slot> slot = slotOf(purpose);
-    const auto lock = lockUntil(deadline, slot->mutex);
-    if (slot->program) return *slot->program;
-    Program made = make();
-    const bool has_failed = std::ranges::any_of(
-        made.failures(), [](const Failure& failure) { return failure.error.code == Errc::kMachine; });
-    if (!has_failed) slot->program = made;
-    return made;
-  }
-
+  Program get(const Purpose& purpose, const Deadline& deadline, const std::function<Program()>& make);
   /// What get() keeps for this purpose; nothing while another call makes it.
   std::optional<Program> find(const Purpose& purpose) const;
 
  private:
-  struct Slot {
-    const Purpose purpose;
-    std::timed_mutex mutex = {};
-    std::optional<Program> program = {};
-  };
-  static constexpr std::size_t kMost = 16;
-
+  struct Slot;
   std::shared_ptr<Slot> slotOf(const Purpose& purpose);
 
   mutable std::mutex mutex_;

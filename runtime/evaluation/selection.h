@@ -31,7 +31,7 @@ struct Selection {
   std::size_t copiedFields(const Dataset::State& from) const noexcept;
 };
 
-/// So many different groups of kGroupRows adjacent rows, in ascending order, adjacent ones as one run. The last group
+/// `groups` different groups of kGroupRows adjacent rows, in ascending order, adjacent ones as one run. The last group
 /// of all may have fewer rows. Each set of groups has the same probability, but for less than `all` / 2^64, where `all`
 /// is the number of groups of `rows`. Precondition: 0 < groups <= all.
 ///

@@ -34,16 +34,16 @@ std::size_t Refinement::offsetOf(const ParameterFit& fit, double ones) {
 }
 
 void Refinement::begin() {
-  loss_before_ = fit_.loss();
+  loss_before_ = fit_->loss();
   candidates_.clear();
 }
 
 void Refinement::addConstant(double ones, double mean) {
-  const std::size_t offset = offsetOf(fit_, ones);
-  if (offset == fit_.size()) return;
-  Candidate constant{{fit_.parameters().begin(), fit_.parameters().end()}};
-  for (std::size_t j = 0; j < fit_.linear(); ++j) constant.parameters[fit_.parameterAt(j)] = 0;
-  constant.parameters[fit_.parameterAt(offset)] = mean;
+  const std::size_t offset = offsetOf(*fit_, ones);
+  if (offset == fit_->size()) return;
+  Candidate constant{{fit_->parameters().begin(), fit_->parameters().end()}};
+  for (std::size_t j = 0; j < fit_->linear(); ++j) constant.parameters[fit_->parameterAt(j)] = 0;
+  constant.parameters[fit_->parameterAt(offset)] = mean;
   candidates_.push_back(std::move(constant));
 }
 
@@ -51,7 +51,7 @@ void Refinement::addConstant(double ones, double mean) {
 template <class T>
 void Refinement::addLeastSquares(std::span<const T> roots, std::size_t rows, bool is_weighted, double divisor,
                                  double last_place) {
-  const std::size_t count = fit_.size();
+  const std::size_t count = fit_->size();
   const auto root = [&](std::size_t number, std::size_t row) { return roots[number * rows + row]; };
   std::vector<std::size_t> used;
   for (std::size_t row = 0; row < rows; ++row) {
@@ -62,7 +62,7 @@ void Refinement::addLeastSquares(std::span<const T> roots, std::size_t rows, boo
   std::vector<double> columns(used.size() * (count + 1));
   auto out = columns.begin();
   for (std::size_t place = 0; place <= count; ++place) {
-    const std::size_t number = place == count ? 0 : 1 + fit_.parameterAt(place);
+    const std::size_t number = place == count ? 0 : 1 + fit_->parameterAt(place);
     for (const std::size_t row : used) {
       const double weight = is_weighted ? std::sqrt(static_cast<double>(root(count + 1, row))) : 1;
       *out++ = weight * static_cast<double>(root(number, row));
@@ -74,7 +74,7 @@ template void Refinement::addLeastSquares(std::span<const float>, std::size_t, b
 template void Refinement::addLeastSquares(std::span<const double>, std::size_t, bool, double, double);
 
 void Refinement::solve(std::span<double> columns, std::size_t rows, double divisor, double last_place) {
-  const std::size_t count = fit_.size();
+  const std::size_t count = fit_->size();
   if (rows < count) return;
   std::vector<double> gradient(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -87,32 +87,33 @@ void Refinement::solve(std::span<double> columns, std::size_t rows, double divis
   inverse_diagonal_.resize(count);
   std::vector<double> places(count), step(count);
   for (std::size_t i = 0; i < count; ++i) {
-    places[i] = fit_.parameters()[fit_.parameterAt(i)];
-    inverse_diagonal_[fit_.parameterAt(i)] = qr.inverseDiagonal(i);
+    places[i] = fit_->parameters()[fit_->parameterAt(i)];
+    inverse_diagonal_[fit_->parameterAt(i)] = qr.inverseDiagonal(i);
   }
   const auto add = [&](std::size_t solved, double damping, bool is_more_exact) {
     std::ranges::fill(step, 0);
     qr.solve(places, damping * last_place, std::span(step).first(solved));
-    Candidate candidate{{fit_.parameters().begin(), fit_.parameters().end()}, is_more_exact, qr.rest(solved) / divisor};
+    Candidate candidate{
+        {fit_->parameters().begin(), fit_->parameters().end()}, is_more_exact, qr.rest(solved) / divisor};
     bool is_too_long = false;
     for (std::size_t i = 0; i < count; ++i) {
-      candidate.parameters[fit_.parameterAt(i)] += step[i];
+      candidate.parameters[fit_->parameterAt(i)] += step[i];
       const double size = std::fabs(places[i]);
-      is_too_long = is_too_long || (i >= fit_.linear() && size > 0 && std::fabs(step[i]) > kLongestRefinement * size);
+      is_too_long = is_too_long || (i >= fit_->linear() && size > 0 && std::fabs(step[i]) > kLongestRefinement * size);
     }
     if (!is_too_long) candidates_.push_back(std::move(candidate));
   };
-  if (fit_.linear() < count) add(count, kDampings[0], false);
-  for (const double damping : kDampings) add(fit_.linear(), damping, damping == kDampings[0]);
+  if (fit_->linear() < count) add(count, kDampings[0], false);
+  for (const double damping : kDampings) add(fit_->linear(), damping, damping == kDampings[0]);
 }
 
 const Refinement::Candidate* Refinement::candidate(std::size_t number) const {
   if (number >= candidates_.size()) return nullptr;
   const Candidate& one = candidates_[number];
-  const bool is_good_enough = fit_.loss() <= (1 + kNearLoss) * one.expected;
+  const bool is_good_enough = fit_->loss() <= (1 + kNearLoss) * one.expected;
   return number > 0 && !one.is_more_exact && is_good_enough ? nullptr : &one;
 }
 
-bool Refinement::isWorthMore() const { return fit_.loss() < (1 - kWorthwhile) * loss_before_; }
+bool Refinement::isWorthMore() const { return fit_->loss() < (1 - kWorthwhile) * loss_before_; }
 
 }  // namespace srjit::fit

@@ -18,7 +18,7 @@ class Refinement {
     double expected = 0;         ///< the loss, but for the rounding of predictions
   };
 
-  explicit Refinement(const ParameterFit& fit) : fit_(fit), loss_before_(fit.loss()) {}
+  explicit Refinement(const ParameterFit& fit) : fit_(&fit), loss_before_(fit.loss()) {}
 
   /// The place of a linear parameter whose column has `ones`, the squared length of a column of ones, for its own;
   /// size() if there is none. The length does not tell an offset that is added from one that is subtracted.
@@ -47,7 +47,7 @@ class Refinement {
  private:
   void solve(std::span<double> columns, std::size_t rows, double divisor, double last_place);
 
-  const ParameterFit& fit_;
+  const ParameterFit* fit_;
   double loss_before_;
   std::vector<Candidate> candidates_ = {};
   std::size_t rank_ = 0;

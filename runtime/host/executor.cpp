@@ -8,28 +8,50 @@
 
 #include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/loss_value.h"
-#include "runtime/evaluation/task_flight.h"
 #include "runtime/host/batches.h"
-#include "runtime/host/cost_model.h"
 #include "runtime/host/run.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
 namespace {
 
+/// Seconds of one core per node of an expression, measured on an AMD EPYC (Zen 4, 512-bit vectors, 3.65 GHz), f32 fast,
+/// 2026-11-21: between the populations "mixed" (120e-6, 0.084e-9 and 0.052e-9) and "arithmetic" (22e-6, 0.045e-9 and
+/// 0.0135e-9). Only their ratio matters, which varies less between processors than the seconds do.
+constexpr double kCompileSecondsPerNode = 40e-6;
+constexpr double kInterpretSecondsPerNodeRow = 0.07e-9;
+constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
+
+/// A function costs compiled code as much time as this number of other nodes saves. The interpreter's handler runs one
+/// function over a block of rows, and the processor overlaps more rows of it than of a loop with several functions.
+/// Measured in random trees of + - * and one function, 64 at a time, one core of an AMD EPYC (2.6 GHz),
+/// precise f32 and f64, 2026-11-27: 2 (sin) to 20 (pow), 8 for exp.
+constexpr double kNodesLostPerFunction = 8;
+/// Operators of more instructions have the program of a function (codeWeight() of TargetKind::kHost).
+constexpr unsigned kLongestOperation = 14;
+
+/// Whether machine code per batch takes less time to compile than it saves. Both sides are proportional to the number
+/// of nodes and inversely to that of cores, so only the share of functions matters.
 bool compilingPays(const ProgramSource& source, const CompileOptions& options) {
-  HostWork work{.nodes = source.tokens, .evaluations = options.expected_evaluations, .rows = options.expected_rows};
+  const auto nodes = static_cast<double>(source.tokens);
+  const double node_rows = options.expected_evaluations * static_cast<double>(options.expected_rows);
+  const auto pays = [&](std::size_t functions) {
+    const double gaining = nodes - kNodesLostPerFunction * static_cast<double>(functions);
+    return node_rows * gaining * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
+           kCompileSecondsPerNode * nodes;
+  };
   // Mostly that is enough to know, and functions are not counted.
-  if (!hostCompilingPays(work)) return false;
+  if (!pays(0)) return false;
   const CodeWeights weights = codeWeights(source.precision, source.math, TargetKind::kHost);
+  std::size_t functions = 0;
   for (std::size_t e = 0; e < source.expressions.size(); ++e) {
     for (const Token& token : source.expressions[e]) {
       const bool is_function =
           token.kind == Token::Kind::kOp && weights[static_cast<std::size_t>(token.op)] > kLongestOperation;
-      work.functions += is_function ? 1 : 0;
+      functions += is_function ? 1 : 0;
     }
   }
-  return hostCompilingPays(work);
+  return pays(functions);
 }
 
 class HostExecutor final : public Executor {
@@ -89,8 +111,8 @@ class HostExecutor final : public Executor {
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(
-        arena_, std::move(task), [this](const Task& own) { return arena_.execute([&] { return evaluate(own); }); }));
+    return flightOf(arena_, std::move(task),
+                    [this](const Task& own) { return arena_.execute([&] { return evaluate(own); }); });
   }
 
  private:
@@ -106,22 +128,19 @@ class HostExecutor final : public Executor {
     TraceSpan span(TraceKind::kKernel, codeOf(program.info.tier), kDevice);
     span.add("outputs", program.source->outputs());
     span.add("rows", data.rows);
-    const auto& all = static_cast<const HostBatches&>(*program.code);
-    std::vector<const HostBatch*> batches;
-    for (const HostBatch& batch : all.batches()) batches.push_back(&batch);
-    AlignedBuffer table(all.parameters().bytes(data.precision));
-    all.parameters().writeLiterals(data.precision, table.data());
-    all.parameters().fill(task.parameters, data.precision, table.data());
-    const HostRun run(all, std::move(batches), data, table.data(), threads_, task.deadline);
+    const auto& batches = static_cast<const HostBatches&>(*program.code);
+    AlignedBuffer table(batches.parameters().bytes(data.precision));
+    batches.parameters().writeLiterals(data.precision, table.data());
+    batches.parameters().fill(task.parameters, data.precision, table.data());
     if (!task.loss) {
-      run.evaluate(task.out);
+      predictOnHost(batches, data, table.data(), threads_, task.deadline, task.out);
       return losses;
     }
     const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    run.loss(*kernel, spec,
-             [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
+    sumOnHost(batches, data, table.data(), threads_, task.deadline, *kernel, spec,
+              [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
     return losses;
   }
 

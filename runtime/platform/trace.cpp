@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/platform/descriptor.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/json_text.h"
 
@@ -32,17 +33,12 @@ class TraceFile {
  public:
   static Result<std::shared_ptr<TraceFile>> create(const std::string& path) {
     auto created = std::shared_ptr<TraceFile>(new TraceFile(path));
-    created->file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (created->file_ < 0) return failure(path);
+    created->file_ = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+    if (!created->file_.isOpen()) return failure(path);
     created->write("[\n");
     if (created->failure_) return *created->failure_;
     return created;
   }
-  ~TraceFile() {
-    if (file_ >= 0) close(file_);
-  }
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
 
   void add(const TraceEvent& event) {
     const bool lasts = event.seconds > 0;
@@ -80,13 +76,11 @@ class TraceFile {
 
   /// The row of a device's stream, which gets a name at its first use.
   std::uint32_t streamRow(std::string_view device) {
-    std::uint32_t row = kFirstStreamRow;
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto [known, is_new] = streams_.try_emplace(std::string(device), row + streams_.size());
-      row = known->second;
-      if (!is_new) return row;
-    }
+    std::unique_lock lock(mutex_);
+    const auto [known, is_new] = streams_.try_emplace(std::string(device), kFirstStreamRow + streams_.size());
+    const std::uint32_t row = known->second;
+    if (!is_new) return row;
+    lock.unlock();
     write(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)", getpid(), row,
                       quotedJson(fmt::format("{} stream", device))) +
           "\n");
@@ -97,7 +91,7 @@ class TraceFile {
   void write(std::string_view text) {
     const std::scoped_lock lock(mutex_);
     while (!text.empty() && !failure_) {
-      const ssize_t written = ::write(file_, text.data(), text.size());
+      const ssize_t written = ::write(file_.get(), text.data(), text.size());
       if (written > 0) {
         text.remove_prefix(static_cast<std::size_t>(written));
       } else if (errno != EINTR) {
@@ -107,7 +101,7 @@ class TraceFile {
   }
 
   const std::string path_;
-  int file_ = -1;
+  Descriptor file_;
   std::mutex mutex_;
   std::map<std::string, std::uint32_t> streams_;
   std::optional<Error> failure_;
@@ -123,8 +117,7 @@ struct TraceSink {
 // Held shared while an event is told, so that endTrace() waits for those that are.
 std::shared_mutex sink_mutex;
 std::unique_ptr<const TraceSink> sink;
-// The process that traces, 0 if none does. In its child nobody touches the mutex, which may have been locked at the
-// fork.
+// The process that traces; 0: none. Its child does not touch the mutex, which may have been locked at the fork.
 std::atomic<pid_t> tracing_process = 0;
 std::atomic<TraceClock::duration> last_begin = TraceClock::duration(0);
 
@@ -133,22 +126,18 @@ bool isOfParent() noexcept {
   return process != 0 && process != getpid();
 }
 
-/// Gives the sink before, which is then used no more.
-std::unique_ptr<const TraceSink> install(std::unique_ptr<const TraceSink> next) {
-  if (isOfParent()) return nullptr;
-  detail::is_tracing = false;  // so that no more threads come to tell something, for which the lock would have to wait
-  const std::unique_lock lock(sink_mutex);
-  std::swap(sink, next);
-  tracing_process = sink != nullptr ? getpid() : 0;
-  if (sink != nullptr) last_begin = sink->begin.time_since_epoch();
-  detail::is_tracing = sink != nullptr;
-  return next;
-}
-
-/// Ends what traced before.
+/// Ends the trace before.
 Status replace(std::unique_ptr<const TraceSink> next) {
-  const std::unique_ptr<const TraceSink> before = install(std::move(next));
-  return before == nullptr || before->file == nullptr ? okStatus() : before->file->finish();
+  if (isOfParent()) return okStatus();
+  detail::is_tracing = false;  // so that no more threads come to tell events, which the lock would have to wait for
+  {
+    const std::unique_lock lock(sink_mutex);
+    std::swap(sink, next);
+    tracing_process = sink != nullptr ? getpid() : 0;
+    if (sink != nullptr) last_begin = sink->begin.time_since_epoch();
+    detail::is_tracing = sink != nullptr;
+  }
+  return next == nullptr || next->file == nullptr ? okStatus() : next->file->finish();
 }
 
 /// The path with the number of the process in the place of each %p.

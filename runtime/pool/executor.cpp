@@ -8,7 +8,6 @@
 #include <tbb/task_arena.h>
 
 #include "runtime/evaluation/population_parts.h"
-#include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"
@@ -251,8 +250,7 @@ class PoolExecutor final : public Executor {
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
     if (!task.loss) {
-      return std::unique_ptr<Flight>(
-          std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return evaluate(own); }));
+      return flightOf(arena_, std::move(task), [this](const Task& own) { return evaluate(own); });
     }
     const bool is_awaited = task.is_awaited;
     Result<DeviceNumbers> devices = devicesOf(task.data);

@@ -67,7 +67,7 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
     of_column[write.column] = write.expression;
     chosen.push_back(write.column);
   }
-  source.set(of_column, ProgramSource::Threads::kArena);
+  source.set(of_column);
   std::ranges::sort(chosen);
   auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());

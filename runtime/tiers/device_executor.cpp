@@ -6,7 +6,6 @@
 
 #include <tbb/task_arena.h>
 
-#include "runtime/evaluation/task_flight.h"
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
@@ -105,8 +104,7 @@ class DeviceExecutor final : public Executor {
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
     if (task.loss) return evaluateOnGpu(std::move(task));
-    return std::unique_ptr<Flight>(
-        std::make_unique<TaskFlight>(arena_, std::move(task), [this](const Task& own) { return predict(own); }));
+    return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
   CacheStats cacheStats() const override { return cache_->stats(); }
 

@@ -21,8 +21,8 @@
 
 namespace srjit {
 
-/// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() or setPlan()
-/// was called. Its destructor cancels its jobs, which do not reference it.
+/// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() was
+/// called. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram final : public ProgramCode {
  public:
   DeviceProgram(Tier tier, double expected_evaluations);
@@ -37,12 +37,12 @@ class DeviceProgram final : public ProgramCode {
   std::vector<std::uint32_t> refused() const;
   bool interpreterRefuses() const;
 
-  /// The graphs of direct code, if the program began with them; else null.
-  const Graphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
-  void setGraphs(Graphs graphs) { graphs_.emplace(std::move(graphs)); }
-  /// The same for compiled code of all expressions.
-  const Graphs* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
-  void setPlan(Graphs plan) { plan_.emplace(std::move(plan)); }
+  /// The graphs that the program began with, if they are for direct or compiled code as `code` says; else null.
+  const Graphs* graphs(CodeKind code) const noexcept { return graphs_ && graphs_of_ == code ? &*graphs_ : nullptr; }
+  void setGraphs(CodeKind code, Graphs graphs) {
+    graphs_of_ = code;
+    graphs_.emplace(std::move(graphs));
+  }
 
   /// What its graphs pass; null: nothing.
   const std::shared_ptr<GraphFilter>& filter() const noexcept { return filter_; }
@@ -73,7 +73,7 @@ class DeviceProgram final : public ProgramCode {
   const Tier tier_;
   const double expected_evaluations_;
   std::optional<Graphs> graphs_;
-  std::optional<Graphs> plan_;
+  CodeKind graphs_of_ = CodeKind::kInterpreted;  ///< what graphs_ are for
   std::shared_ptr<GraphFilter> filter_;
 
   mutable std::mutex mutex_;

@@ -155,7 +155,7 @@ struct Probes {
       : name(called) {
     source.precision = store.precision();
     source.math = store.math();
-    source.set(expressions, ProgramSource::Threads::kArena);
+    source.set(expressions);
     all.resize(source.expressions.size());
     std::iota(all.begin(), all.end(), 0U);
     for (std::size_t i = 0; i < source.parameterOffset(source.expressions.size()); ++i) {

@@ -48,18 +48,18 @@ TierSelection::Code TierSelection::interpreted(const GraphSource& source) const 
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
-Graphs TierSelection::graphs(const GraphSource& source) const {
-  TraceSpan span(TraceKind::kCompile, "graphs", queue_->name);
-  span.add("expressions", source.program.expressions.size());
-  return arena_.execute([&] { return directGraphs(source, threads_); });
-}
-
-Graphs TierSelection::planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                             const std::atomic<bool>& cancelled) const {
+// On the calling thread's arena.
+Graphs TierSelection::graphsFor(CodeKind code, const GraphSource& source, std::span<const std::uint32_t> chosen,
+                                const std::atomic<bool>& cancelled) const {
+  if (code == CodeKind::kDirect) {
+    TraceSpan span(TraceKind::kCompile, "graphs", queue_->name);
+    span.add("expressions", chosen.size());
+    return directGraphs(source, threads_);
+  }
   const CodeRequest planned = request(source, chosen);
-  Graphs plan = planKernels(planned);
-  addGraphs(plan, planned, cancelled);
-  return plan;
+  Graphs graphs = planKernels(planned);
+  addGraphs(graphs, planned, cancelled);
+  return graphs;
 }
 
 // Machine code. `program` is null in the background, where kCompiledRefused is never made: it serves only an evaluation
@@ -68,25 +68,22 @@ Result<TierSelection::Code> TierSelection::make(CodeKind code, const GraphSource
                                                 const KernelKind& kind, std::size_t rows,
                                                 const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);
-  if (code == CodeKind::kCompiledRefused) return compiled(source, program->refused(), nullptr, kind, cancelled);
-  if (code == CodeKind::kCompiled) {
-    const Graphs* const plan = program != nullptr ? program->plan() : nullptr;
-    return compiled(source, allOf(source.program), plan, kind, cancelled);
-  }
+  const auto chosen = code == CodeKind::kCompiledRefused ? program->refused() : allOf(source.program);
+  const Graphs* const graphs = program != nullptr ? program->graphs(code) : nullptr;
+  if (code != CodeKind::kDirect) return compiled(source, chosen, graphs, kind, cancelled);
   if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
-  return direct(source, program != nullptr ? program->graphs() : nullptr, kind, rows, cancelled);
+  return direct(source, graphs, kind, rows, cancelled);
 }
 
 TierSelection::Code TierSelection::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                                            const Graphs* plan, const KernelKind& kind,
+                                            const Graphs* graphs, const KernelKind& kind,
                                             const std::atomic<bool>& cancelled) {
   TraceSpan span(TraceKind::kCompile, kCompiledCode, queue_->name);
   span.add("expressions", chosen.size());
   std::optional<Graphs> own;
-  if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
-  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, cancelled));
-  const CodeReport& report = made->report;
-  costs_.addMaking(&DeviceCosts::compile, static_cast<double>(report.made_tokens), report.made_seconds);
+  if (graphs == nullptr) graphs = &own.emplace(graphsFor(CodeKind::kCompiled, source, chosen, cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *graphs, kind, cancelled));
+  costs_.addMaking(&DeviceCosts::compile, static_cast<double>(made->report.made_tokens), made->report.made_seconds);
   return made;
 }
 

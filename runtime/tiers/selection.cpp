@@ -77,14 +77,11 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
   };
   const ExpectedWork announced = workOf(*state.source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
-  if (first == CodeKind::kDirect) {
-    Graphs made = graphs(source);
-    record(made.failures, made.nodes, made.seconds);
-    program->setGraphs(std::move(made));
-  } else if (first == CodeKind::kCompiled) {
-    Graphs plan = arena_.execute([&] { return planOf(source, allOf(*state.source), jobs_.isShutDown()); });
-    record(plan.failures, plan.nodes, plan.seconds);
-    program->setPlan(std::move(plan));
+  if (first != CodeKind::kInterpreted) {
+    const std::vector<std::uint32_t> all = allOf(*state.source);
+    Graphs graphs = arena_.execute([&] { return graphsFor(first, source, all, jobs_.isShutDown()); });
+    record(graphs.failures, graphs.nodes, graphs.seconds);
+    program->setGraphs(first, std::move(graphs));
   } else {
     prepareFrontEnd(*state.source);
     const Code code = interpreted(source);
@@ -157,7 +154,7 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
   Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
   TierFacts& facts = query.facts;
   facts.work = workOf(*state.source, rows, is_evaluated ? program.countEvaluation() : 0);
-  facts.has_direct_graphs = program.graphs() != nullptr;
+  facts.has_direct_graphs = program.graphs(CodeKind::kDirect) != nullptr;
   if (tier == Tier::kAuto || tier == Tier::kDirect) {
     std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
     facts.layout_suits_direct = !refusal;

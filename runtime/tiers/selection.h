@@ -72,14 +72,13 @@ class TierSelection {
   CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
   void prepareFrontEnd(const ProgramSource& source);
   Code interpreted(const GraphSource& source) const;
-  Graphs graphs(const GraphSource& source) const;
-  Graphs planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
-                const std::atomic<bool>& cancelled) const;
+  Graphs graphsFor(CodeKind code, const GraphSource& source, std::span<const std::uint32_t> chosen,
+                   const std::atomic<bool>& cancelled) const;
   Result<Code> make(CodeKind code, const GraphSource& source, const DeviceProgram* program, const KernelKind& kind,
                     std::size_t rows, const std::atomic<bool>& cancelled);
   Code direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled);
-  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* plan,
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* graphs,
                 const KernelKind& kind, const std::atomic<bool>& cancelled);
 
   std::shared_ptr<DeviceQueue> queue_;

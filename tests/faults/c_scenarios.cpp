@@ -18,11 +18,11 @@ T sizedStruct() {
   return value;
 }
 
-/// Runs `call`, of the library, with a srjit_error, and adds what failed.
-template <class Call>
-bool succeeds(Outcome& outcome, const Call& call) {
+/// Calls the library with these arguments and a srjit_error, and adds what failed.
+template <class... Parameters, class... Arguments>
+bool succeeds(Outcome& outcome, std::int32_t (*call)(Parameters...), const Arguments&... arguments) {
   auto error = sizedStruct<srjit_error>();
-  const std::int32_t code = tried([&] { return call(&error); });
+  const std::int32_t code = tried([&] { return call(arguments..., &error); });
   if (code == SRJIT_OK) return true;
   EXPECT_EQ(code, error.code);
   outcome.errors.push_back({static_cast<Errc>(code - 1), error.message, {}});
@@ -74,10 +74,11 @@ struct Objects {
   Owned<srjit_pending> pending;
 };
 
-template <class T, class Call>
-bool makes(Outcome& outcome, Owned<T>& to, const Call& call) {
+/// The same of a call whose last argument but the error is the object that it makes.
+template <class T, class... Parameters, class... Arguments>
+bool makes(Outcome& outcome, Owned<T>& to, std::int32_t (*call)(Parameters...), const Arguments&... arguments) {
   T* object = nullptr;
-  const bool is_made = succeeds(outcome, [&](srjit_error* error) { return call(&object, error); });
+  const bool is_made = succeeds(outcome, call, arguments..., &object);
   EXPECT_EQ(is_made, object != nullptr);
   to.reset(object);
   return is_made;
@@ -85,19 +86,15 @@ bool makes(Outcome& outcome, Owned<T>& to, const Call& call) {
 
 bool prepares(Outcome& outcome, const Caller& caller, Objects& made) {
   static constexpr std::array<const char*, 3> kTexts = {"x0 * p0 + x1", "abs(x1) - p0", "x0 * x0 - 1.5 * x1"};
+  srjit_tokens* tokens = nullptr;
   srjit_failures* failures = nullptr;
-  const bool is_parsed = makes(outcome, made.tokens, [&](srjit_tokens** to, srjit_error* error) {
-    return srjit_parse(kTexts.data(), kTexts.size(), SRJIT_TEXT_INFIX, nullptr, 0, to, &failures, error);
-  });
+  const bool is_parsed =
+      succeeds(outcome, srjit_parse, kTexts.data(), kTexts.size(), SRJIT_TEXT_INFIX, nullptr, 0, &tokens, &failures);
+  made.tokens.reset(tokens);
   addFailures(outcome, failures);
-  return is_parsed &&
-         makes(outcome, made.data,
-               [&](srjit_dataset** to, srjit_error* error) {
-                 return srjit_dataset_create(caller.engine.get(), &caller.view, to, error);
-               }) &&
-         makes(outcome, made.program, [&](srjit_program** to, srjit_error* error) {
-           return srjit_compile_tokens(caller.engine.get(), made.tokens.get(), nullptr, to, error);
-         });
+  const srjit_engine* const engine = caller.engine.get();
+  return is_parsed && makes(outcome, made.data, srjit_dataset_create, engine, &caller.view) &&
+         makes(outcome, made.program, srjit_compile_tokens, engine, made.tokens.get(), nullptr);
 }
 
 void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
@@ -112,33 +109,22 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
     if (is_given) outcome.add(values);
   };
   const srjit_engine* const engine = caller.engine.get();
-  take(succeeds(outcome, [&](srjit_error* error) {
-    return srjit_loss(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr, &losses,
-                      error);
-  }));
-  take(succeeds(outcome, [&](srjit_error* error) {
-    return srjit_gradient(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr, &losses,
-                          error);
-  }));
+  const auto& [program, data] = std::pair(made.program.get(), made.data.get());
+  const double* const numbers = parameters.data();
+  take(succeeds(outcome, srjit_loss, engine, program, data, numbers, kParameters, nullptr, &losses));
+  take(succeeds(outcome, srjit_gradient, engine, program, data, numbers, kParameters, nullptr, &losses));
   std::vector<float> out(kExpressions * Caller::kRows);
   srjit_failures* failures = nullptr;
-  const bool is_predicted = succeeds(outcome, [&](srjit_error* error) {
-    return srjit_predict(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, SRJIT_F32,
-                         out.data(), out.size(), &failures, error);
-  });
+  const bool is_predicted = succeeds(outcome, srjit_predict, engine, program, data, numbers, kParameters, SRJIT_F32,
+                                     out.data(), out.size(), &failures);
   addFailures(outcome, failures);
   if (is_predicted) outcome.add(std::vector<double>(out.begin(), out.end()));
   std::vector<double> starts(2 * kParameters);
-  const bool is_drawn = succeeds(outcome, [&](srjit_error* error) {
-    return srjit_program_draw_starts(made.program.get(), parameters.data(), kParameters, 2, 1, starts.data(), error);
-  });
-  if (is_drawn) outcome.add(starts);
-  const bool is_submitted = makes(outcome, made.pending, [&](srjit_pending** to, srjit_error* error) {
-    return srjit_submit_loss(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr, to,
-                             error);
-  });
-  if (!is_submitted) return;
-  take(succeeds(outcome, [&](srjit_error* error) { return srjit_pending_losses(made.pending.get(), &losses, error); }));
+  if (succeeds(outcome, srjit_program_draw_starts, program, numbers, kParameters, 2, 1, starts.data())) {
+    outcome.add(starts);
+  }
+  if (!makes(outcome, made.pending, srjit_submit_loss, engine, program, data, numbers, kParameters, nullptr)) return;
+  take(succeeds(outcome, srjit_pending_losses, made.pending.get(), &losses));
 }
 
 Calls callsInC(World& world, const EngineOptions& options) {
@@ -167,21 +153,16 @@ srjit_matrix matrixAt(const DeviceMatrix& memory) {
 void fillsDeviceMemory(Outcome& outcome, const Caller& caller, const Objects& made, const CallersColumns& predictions,
                        const CallersColumns& derivatives) {
   constexpr std::array<double, 2> kParameters = {0.5, -1};
-  const auto take = [&](const CallersColumns& memory, const auto& call) {
+  const auto take = [&](const CallersColumns& memory, const auto& call, const auto&... by) {
     const srjit_matrix out = matrixAt(memory.matrix());
     srjit_failures* failures = nullptr;
-    const bool is_done = succeeds(outcome, [&](srjit_error* error) { return call(&out, &failures, error); });
+    const bool is_done = succeeds(outcome, call, caller.engine.get(), made.program.get(), made.data.get(),
+                                  kParameters.data(), kParameters.size(), by..., &out, 0, &failures);
     addFailures(outcome, failures);
     if (is_done) outcome.add(memory.read());
   };
-  take(predictions, [&](const srjit_matrix* out, srjit_failures** failures, srjit_error* error) {
-    return srjit_predict_on_device(caller.engine.get(), made.program.get(), made.data.get(), kParameters.data(),
-                                   kParameters.size(), out, 0, failures, error);
-  });
-  take(derivatives, [&](const srjit_matrix* out, srjit_failures** failures, srjit_error* error) {
-    return srjit_jacobian_on_device(caller.engine.get(), made.program.get(), made.data.get(), kParameters.data(),
-                                    kParameters.size(), SRJIT_BY_PARAMETERS, out, 0, failures, error);
-  });
+  take(predictions, srjit_predict_on_device);
+  take(derivatives, srjit_jacobian_on_device, SRJIT_BY_PARAMETERS);
 }
 
 EngineOptions gpuOfC() { return {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret}; }

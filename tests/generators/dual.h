@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "ir/postfix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/rows.h"
 #include "tests/ir/domains.h"
 

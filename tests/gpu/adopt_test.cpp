@@ -26,14 +26,10 @@ class Adopt : public GpuInMode {
     EXPECT_EQ(adopted->rows(), rows);
     EXPECT_EQ(adopted->columns(), w.columns.size());
     const Dataset uploaded = engine.upload(w.view()).value();
+    const std::vector<LossOptions> losses = {kPlain, {LossKind::kMse, NanPolicy::kSkip}};
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-      const Program program = engine.compile(w.expressions, {.tier = tier});
-      expectSameBits(predict(engine, program, *adopted, w.parameters), predict(engine, program, uploaded, w.parameters),
-                     rows, "adopted and uploaded");
-      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
-        expectSameLosses(lossesOf(engine, program, uploaded, w.parameters, {LossKind::kMse, nan}),
-                         lossesOf(engine, program, *adopted, w.parameters, {LossKind::kMse, nan}), "adopted");
-      }
+      expectSame(resultsOf({engine, tier}, w, *adopted, losses), resultsOf({engine, tier}, w, uploaded, losses), w,
+                 "adopted and uploaded");
     }
   }
 };

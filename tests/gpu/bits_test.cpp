@@ -215,20 +215,17 @@ TEST_P(Bits, OfProgramsOfAHundredThousandTokensAreEqual) {
   }
   const Engine engine = this->engine();
   const Engine cpu = Engine::create({.device = "cpu", .precision = mode().precision, .math = Math::kStrict}).value();
-  const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
-  const Program compiled = engine.compile(expressions, {.tier = Tier::kCompile});  // all but the longest
-  const Program strict = cpu.compile(expressions, {.tier = Tier::kInterpret});
-  EXPECT_TRUE(program.failures().empty());
+  std::size_t parameters = 0;
+  for (const Expression& expression : expressions) parameters += expression.parameterCount();
   for (const std::size_t rows : {1, 129, 1000, 10860}) {
     Workload w = Workload::random(generator, 0, rows, Spread::kSpecial, mode().precision);
-    w.parameters.assign(program.parameterOffset(program.size()), 0.75);
-    const Dataset data = engine.upload(w.view()).value();
-    const std::vector<double> values = predict(engine, program, data, w.parameters);
-    expectSameBits(predict(engine, compiled, data, w.parameters), values, rows, "compiled");
-    expectSameLosses(lossesOf(engine, compiled, data, w.parameters, kPlain),
-                     lossesOf(engine, program, data, w.parameters, kPlain), "losses");
+    w.expressions = expressions;
+    w.parameters.assign(parameters, 0.75);
+    const Results interpreted = resultsOf({engine, Tier::kInterpret}, w);
+    EXPECT_TRUE(interpreted.program.failures().empty());
+    expectSame(resultsOf({engine, Tier::kCompile}, w), interpreted, w, "compiled: all but the longest");
     if (mode().math == Math::kStrict) {
-      expectSameBits(predict(cpu, strict, cpu.upload(w.view()).value(), w.parameters), values, rows, "the processor");
+      expectSame(resultsOf({cpu, Tier::kInterpret}, w), interpreted, w, "the processor");
     }
   }
 }

@@ -1,16 +1,9 @@
 // The direct tier against the interpreter, bit for bit, on real hardware.
-#include <atomic>
-#include <bit>
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <optional>
 
-#include "compiler/direct/emitter.h"
 #include "ir/losses.h"
 #include "ir/ops.h"
 #include "ir/text.h"
-#include "runtime/platform/clock.h"
 #include "tests/generators/hard_pairs.h"
 #include "tests/gpu/machine.h"
 
@@ -35,22 +28,16 @@ class Direct : public GpuInMode {
 
 // Predictions and losses of one population on one set of rows.
 void compare(const Engine& engine, const Workload& w, const std::string& what) {
-  const Dataset data = engine.upload(w.view()).value();
-  const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
-  const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
-  expectSameBits(predict(engine, direct, data, w.parameters), predict(engine, interpreted, data, w.parameters),
-                 w.rows(), what.c_str());
   // Only two of the losses, since the assembler would take minutes for the interpreter's kernels of all.
-  for (const LossOptions& options : {kPlain, LossOptions{LossKind::kMae, NanPolicy::kSkip}}) {
-    expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
-                     lossesOf(engine, interpreted, data, w.parameters, options), what);
-  }
+  const std::vector<LossOptions> losses = {kPlain, LossOptions{LossKind::kMae, NanPolicy::kSkip}};
+  const Results direct = resultsOf({engine, Tier::kDirect}, w, losses);
+  expectSame(direct, resultsOf({engine, Tier::kInterpret}, w, losses), w, what);
   // In f64 functions beside all sums of a loss may need too many registers, which the tier refuses; few expressions may
   // all be such.
   constexpr std::size_t kMany = 30;
   const std::size_t all = w.expressions.size();
   const std::size_t most_of_doubles = all < kMany ? 0 : all / 2;
-  EXPECT_GE(direct.status().compiled, isDouble(engine.options().precision) ? most_of_doubles : all) << what;
+  EXPECT_GE(direct.program.status().compiled, isDouble(engine.options().precision) ? most_of_doubles : all) << what;
 }
 
 TEST_P(Direct, BitsEqualTheInterpreters) {
@@ -70,23 +57,20 @@ TEST_P(Direct, BitsEqualTheInterpreters) {
 // Compares all losses with LLVM's code, whose kernels for a few expressions take seconds. The other tests compare two
 // losses with the interpreter, whose kernels for all would take the assembler minutes.
 TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
+  std::vector<LossOptions> losses;
+  for (const LossInfo& info : allLosses()) {
+    for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
+      losses.push_back({info.kind, nan});
+    }
+  }
   for (const bool weighted : {false, true}) {
     Workload w = withShares(Workload::random(generatorOf(76, 30), 40, 1301, Spread::kSpecial, mode().precision));
     if (weighted) w.weights = quarterWeights(w.rows());
-    const Engine engine = this->engine();
-    const Dataset data = engine.upload(w.view()).value();
-    const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
-    const Program compiled = engine.compile(w.expressions, {.tier = Tier::kCompile});
-    for (const LossInfo& info : allLosses()) {
-      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
-        const LossOptions options{info.kind, nan};
-        expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
-                         lossesOf(engine, compiled, data, w.parameters, options),
-                         std::string(info.name) + "/" + std::to_string(static_cast<int>(nan)));
-      }
-    }
-    EXPECT_EQ(direct.status().tier, Tier::kDirect);
-    EXPECT_EQ(compiled.status().tier, Tier::kCompile);
+    const Results direct = resultsOf({engine(), Tier::kDirect}, w, losses);
+    const Results compiled = resultsOf({engine(), Tier::kCompile}, w, losses);
+    expectSame(direct, compiled, w, "all losses");
+    EXPECT_EQ(direct.program.status().tier, Tier::kDirect);
+    EXPECT_EQ(compiled.program.status().tier, Tier::kCompile);
   }
 }
 
@@ -104,12 +88,9 @@ TEST_P(Direct, BitsOfHardQuotientsEqualTheInterpreters) {
   for (const char* const text : {"x0/x1", "gt(x0/x1, 0)", "inv(x1)", "sqrt(x0)", "sqrt(x1)"}) {
     w.expressions.push_back(parse(text, Language::kInfix).value());
   }
-  const Engine engine = this->engine();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
-  const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
-  expectSameBits(predict(engine, direct, data, {}), predict(engine, interpreted, data, {}), kRows, "quotients");
-  EXPECT_EQ(direct.status().compiled, w.expressions.size());
+  const Results direct = resultsOf({engine(), Tier::kDirect}, w, {});
+  expectSame(direct, resultsOf({engine(), Tier::kInterpret}, w, {}), w, "quotients");
+  EXPECT_EQ(direct.program.status().compiled, w.expressions.size());
 }
 
 TEST_P(Direct, ProgramsMixTiers) {
@@ -117,31 +98,17 @@ TEST_P(Direct, ProgramsMixTiers) {
   std::string too_long = "x0";
   for (int i = 0; i < 33'000; ++i) too_long += " x1 gt";
   w.expressions.push_back(parse(too_long, Language::kPostfix).value());
-  const Engine engine = this->engine();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
-  const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
-  expectSameBits(predict(engine, direct, data, w.parameters), predict(engine, interpreted, data, w.parameters),
-                 w.rows(), "predictions");
-  expectSameLosses(lossesOf(engine, direct, data, w.parameters, kPlain),
-                   lossesOf(engine, interpreted, data, w.parameters, kPlain), "losses");
-  EXPECT_GT(direct.status().compiled, 0U);
-  EXPECT_LT(direct.status().compiled, w.expressions.size());
+  const Results direct = resultsOf({engine(), Tier::kDirect}, w);
+  expectSame(direct, resultsOf({engine(), Tier::kInterpret}, w), w, "mixed");
+  EXPECT_GT(direct.program.status().compiled, 0U);
+  EXPECT_LT(direct.program.status().compiled, w.expressions.size());
 }
 
 TEST_P(Direct, BitsOfStreamedRowsEqualTheInterpreters) {
   const Workload w = Workload::random(generatorOf(78, 40), 100, 20000, Spread::kSpecial, mode().precision);
-  const Engine whole = engine();
-  const Program interpreted = whole.compile(w.expressions, {.tier = Tier::kInterpret});
-  const Dataset data = whole.upload(w.view()).value();
+  const Results interpreted = resultsOf({engine(), Tier::kInterpret}, w);
   for (const Memory memory : {Memory::kTight, Memory::kStreamed}) {
-    const Engine engine = this->engine(memory);
-    const Dataset parts = engine.upload(w.view()).value();
-    const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
-    expectSameBits(predict(engine, direct, parts, w.parameters), predict(whole, interpreted, data, w.parameters),
-                   w.rows(), "predictions");
-    expectSameLosses(lossesOf(engine, direct, parts, w.parameters, kPlain),
-                     lossesOf(whole, interpreted, data, w.parameters, kPlain), "losses");
+    expectSame(resultsOf({engine(memory), Tier::kDirect}, w), interpreted, w, "streamed");
   }
 }
 

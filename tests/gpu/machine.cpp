@@ -140,6 +140,27 @@ Losses lossesOf(const Engine& engine, const Program& program, const Dataset& dat
   return std::move(*losses);
 }
 
+Results resultsOf(const Evaluator& by, const Workload& w, const Dataset& data, const std::vector<LossOptions>& losses) {
+  const Program program = by.engine.compile(w.expressions, {.tier = by.tier});
+  Results results{program, predict(by.engine, program, data, w.parameters), {}};
+  for (const LossOptions& loss : losses) {
+    results.losses.push_back(lossesOf(by.engine, program, data, w.parameters, loss));
+  }
+  return results;
+}
+
+Results resultsOf(const Evaluator& by, const Workload& w, const std::vector<LossOptions>& losses) {
+  return resultsOf(by, w, by.engine.upload(w.view()).value(), losses);
+}
+
+void expectSame(const Results& a, const Results& b, const Workload& w, const std::string& what) {
+  expectSameBits(a.predictions, b.predictions, w.rows(), what.c_str());
+  ASSERT_EQ(a.losses.size(), b.losses.size()) << what;
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    expectSameLosses(a.losses[i], b.losses[i], what + ", loss " + std::to_string(i));
+  }
+}
+
 void expectSameLosses(const Losses& a, const Losses& b, const std::string& what) {
   ASSERT_FALSE(a.values.empty()) << what;
   ASSERT_EQ(a.values.size(), b.values.size()) << what;

@@ -67,6 +67,25 @@ std::vector<Op> exactOps();
 /// Expressions of these operators (empty: all), with parameters and special values, over data of 5 columns.
 GeneratorOptions generatorOf(std::uint64_t seed, int max_nodes, std::vector<Op> ops = {});
 
+/// A way to evaluate.
+struct Evaluator {
+  Engine engine;
+  Tier tier;
+};
+
+/// What a program gives, and the program.
+struct Results {
+  Program program;
+  std::vector<double> predictions;
+  std::vector<Losses> losses;
+};
+/// Of the workload's expressions on `data`, or on its own rows; the losses by these options.
+Results resultsOf(const Evaluator& by, const Workload& w, const Dataset& data,
+                  const std::vector<LossOptions>& losses = {kPlain});
+Results resultsOf(const Evaluator& by, const Workload& w, const std::vector<LossOptions>& losses = {kPlain});
+/// Expects equal bits.
+void expectSame(const Results& a, const Results& b, const Workload& w, const std::string& what);
+
 /// Losses of a program that must not fail.
 Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
                 const LossOptions& options);

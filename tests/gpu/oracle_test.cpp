@@ -104,20 +104,13 @@ class Processor : public GpuInMode {
 };
 
 void compareWithProcessor(const Engine& gpu, const Engine& cpu, const std::vector<Tier>& tiers, Workload w) {
+  const std::vector<LossOptions> losses = {
+      kPlain, {LossKind::kNmse, NanPolicy::kSkip}, {LossKind::kMae, NanPolicy::kReject}};
   for (const bool weighted : {false, true}) {
     if (weighted) w.weights = quarterWeights(w.rows());
-    const Dataset on_gpu = gpu.upload(w.view()).value(), on_cpu = cpu.upload(w.view()).value();
-    const Program reference = cpu.compile(w.expressions, {.tier = Tier::kInterpret});
-    const std::vector<double> expected = predict(cpu, reference, on_cpu, w.parameters);
+    const Results expected = resultsOf({cpu, Tier::kInterpret}, w, losses);
     for (const Tier tier : tiers) {
-      const Program program = gpu.compile(w.expressions, {.tier = tier});
-      expectSameBits(predict(gpu, program, on_gpu, w.parameters), expected, w.rows(), "GPU and CPU");
-      for (const LossOptions& options :
-           {LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kNmse, NanPolicy::kSkip},
-            LossOptions{LossKind::kMae, NanPolicy::kReject}}) {
-        expectSameLosses(lossesOf(cpu, reference, on_cpu, w.parameters, options),
-                         lossesOf(gpu, program, on_gpu, w.parameters, options), std::to_string(w.rows()) + " rows");
-      }
+      expectSame(resultsOf({gpu, tier}, w, losses), expected, w, "GPU and CPU, " + std::to_string(w.rows()) + " rows");
     }
   }
 }

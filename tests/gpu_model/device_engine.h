@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "ir/ops.h"
-#include "runtime/engine_parts.h"
+#include "runtime/engine/parts.h"
 #include "runtime/evaluation/program_state.h"
 #include "tests/generators/workload.h"
 #include "tests/gpu_model/fake_driver.h"

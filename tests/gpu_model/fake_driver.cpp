@@ -82,7 +82,12 @@ CUresult FakeState::enterModel(const char* entry, Kind kind, const std::function
     failure = context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : context->lost;
   }
   if (failure != CUDA_SUCCESS && (kind == Kind::kFree || kind == Kind::kInContext)) return failure;
-  const CUresult code = body(*state);
+  CUresult code = CUDA_SUCCESS;
+  try {
+    code = body(*state);
+  } catch (const FakeRefusal& refusal) {
+    code = refusal.code;
+  }
   return failure != CUDA_SUCCESS ? failure : code;
 }
 
@@ -95,7 +100,6 @@ void FakeState::note(std::size_t bytes, std::string detail, std::uint64_t stream
 }
 
 CUresult FakeState::put(const std::shared_ptr<FakeStream>& stream, FakeWork work) {
-  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->context != current()) {
     problem("a stream of another context is used");
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -156,27 +160,28 @@ void FakeState::runKernel(const FakeKernelCall& call, FakeContext& context) {
   }
 }
 
-CUresult FakeState::prepare(CUfunction function, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
-                            std::size_t shared_bytes, void** arguments, FakeKernelCall& call) {
-  call.function = find(functions, function, "kernel");
-  if (!call.function) return CUDA_ERROR_INVALID_HANDLE;
-  if (call.function->module->context != current()) return CUDA_ERROR_INVALID_CONTEXT;
-  call.launch = {grid, block, shared_bytes, {}};
+FakeKernelCall FakeState::prepare(CUfunction function, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
+                                  std::size_t shared_bytes, void** arguments) {
+  FakeKernelCall call{find(functions, function, "kernel"), {grid, block, shared_bytes, {}}};
+  if (call.function->module->context != current()) throw FakeRefusal{CUDA_ERROR_INVALID_CONTEXT};
   std::uint64_t threads = 1;
+  bool is_valid = true;
   for (int i = 0; i < 3; ++i) {
-    if (grid[i] == 0 || block[i] == 0 || grid[i] > (i == 0 ? 0x7fffffffu : 0xffffu)) return CUDA_ERROR_INVALID_VALUE;
+    is_valid = is_valid && grid[i] != 0 && block[i] != 0 && grid[i] <= (i == 0 ? 0x7fffffffu : 0xffffu);
     threads *= block[i];
   }
-  if (threads > 1024 || shared_bytes > call.function->dynamic_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_valid || threads > 1024 || shared_bytes > call.function->dynamic_shared_bytes) {
+    throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
+  }
   if (threads * call.function->model->facts().registers > kRegistersOfMultiprocessor) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    throw FakeRefusal{CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES};
   }
   for (const std::size_t bytes : call.function->model->parameterBytes()) {
     const std::size_t first = call.launch.arguments.size();
     call.launch.arguments.resize(first + ceilDivide(bytes, 8));
     std::memcpy(&call.launch.arguments[first], *arguments++, bytes);
   }
-  return CUDA_SUCCESS;
+  return call;
 }
 
 std::byte* FakeState::range(std::uint64_t address, std::size_t bytes) {
@@ -252,20 +257,17 @@ void FakeState::reportLeaks(const FakeContext* context) {
 
 // Entries about contexts are here, next to the thread-local variables.
 CUresult FakeEntries::cuCtxSetCurrent(CUcontext context) {
-  return FakeState::enter("cuCtxSetCurrent", FakeState::Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, FakeState::Kind::kFree, [&](FakeState& state) {
     auto* const wanted = reinterpret_cast<FakeContext*>(context);
-    if (wanted != nullptr && wanted->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (wanted != nullptr && wanted->retained == 0) throw FakeRefusal{CUDA_ERROR_INVALID_CONTEXT};
     current_instance = state.instance;
     current_context = wanted;
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuCtxGetCurrent(CUcontext* context) {
-  return FakeState::enter("cuCtxGetCurrent", FakeState::Kind::kFree, [&](FakeState& state) {
-    *context = reinterpret_cast<CUcontext>(state.current());
-    return CUDA_SUCCESS;
-  });
+  return FakeState::enter(__func__, FakeState::Kind::kFree,
+                          [&](FakeState& state) { *context = reinterpret_cast<CUcontext>(state.current()); });
 }
 
 FakeDriver::FakeDriver(FakeOptions options) : state_(std::make_unique<FakeState>(std::move(options))) {}

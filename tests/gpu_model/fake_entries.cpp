@@ -1,6 +1,7 @@
 // Entries about devices, contexts and memory.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -41,24 +42,22 @@ CUresult textOf(CUresult code, const char** text, const char* ErrorText::* membe
   return *text == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-const FakeDevice* deviceOf(const FakeState& state, CUdevice device) {
-  return device >= 0 && device < static_cast<int>(state.options.devices.size())
-             ? &state.options.devices[static_cast<std::size_t>(device)]
-             : nullptr;
+const FakeDevice& deviceOf(const FakeState& state, CUdevice device) {
+  if (device < 0 || device >= static_cast<int>(state.options.devices.size())) {
+    throw FakeRefusal{CUDA_ERROR_INVALID_DEVICE};
+  }
+  return state.options.devices[static_cast<std::size_t>(device)];
 }
 
 }  // namespace
 
 CUresult FakeEntries::cuInit(unsigned flags) {
-  return FakeState::enter("cuInit", Kind::kFree,
+  return FakeState::enter(__func__, Kind::kFree,
                           [&](FakeState&) { return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult FakeEntries::cuDriverGetVersion(int* version) {
-  return FakeState::enter("cuDriverGetVersion", Kind::kFree, [&](FakeState& state) {
-    *version = state.options.version;
-    return CUDA_SUCCESS;
-  });
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) { *version = state.options.version; });
 }
 
 CUresult FakeEntries::cuGetErrorName(CUresult code, const char** name) { return textOf(code, name, &ErrorText::name); }
@@ -67,115 +66,90 @@ CUresult FakeEntries::cuGetErrorString(CUresult code, const char** text) {
 }
 
 CUresult FakeEntries::cuDeviceGetCount(int* count) {
-  return FakeState::enter("cuDeviceGetCount", Kind::kFree, [&](FakeState& state) {
-    *count = static_cast<int>(state.options.devices.size());
-    return CUDA_SUCCESS;
-  });
+  return FakeState::enter(__func__, Kind::kFree,
+                          [&](FakeState& state) { *count = static_cast<int>(state.options.devices.size()); });
 }
 
 CUresult FakeEntries::cuDeviceGet(CUdevice* device, int ordinal) {
-  return FakeState::enter("cuDeviceGet", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     *device = ordinal;
-    return deviceOf(state, ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    deviceOf(state, ordinal);
   });
 }
 
 CUresult FakeEntries::cuDeviceGetName(char* name, int length, CUdevice device) {
-  return FakeState::enter("cuDeviceGetName", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    const std::size_t count = found->name.copy(name, static_cast<std::size_t>(length) - 1);
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
+    const std::size_t count = found.name.copy(name, static_cast<std::size_t>(length) - 1);
     name[count] = '\0';
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  return FakeState::enter("cuDeviceGetUuid", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     std::memset(uuid->bytes, 'a' + device, sizeof uuid->bytes);
-    return deviceOf(state, device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    deviceOf(state, device);
   });
 }
 
 CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  return FakeState::enter("cuDeviceGetAttribute", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    switch (attribute) {
-      case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
-        *value = static_cast<int>(found->max_pitch);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = static_cast<int>(found->multiprocessors);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *value = static_cast<int>(found->capability / 10);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        *value = static_cast<int>(found->capability % 10);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        *value = static_cast<int>(found->shared_bytes_per_multiprocessor);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = static_cast<int>(found->shared_bytes_per_block);
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-        *value = found->has_pools ? 1 : 0;
-        return CUDA_SUCCESS;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
+    const std::map<CUdevice_attribute, std::size_t> values = {
+        {CU_DEVICE_ATTRIBUTE_MAX_PITCH, found.max_pitch},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, found.multiprocessors},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, found.capability / 10},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, found.capability % 10},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, found.shared_bytes_per_multiprocessor},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, found.shared_bytes_per_block},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, found.has_pools ? 1 : 0}};
+    if (!values.contains(attribute)) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
+    *value = static_cast<int>(values.at(attribute));
   });
 }
 
 CUresult FakeEntries::cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
-  return FakeState::enter("cuDeviceTotalMem", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const found = deviceOf(state, device);
-    if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = found->memory_bytes;
-    return CUDA_SUCCESS;
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& found = deviceOf(state, device);
+    *bytes = found.memory_bytes;
   });
 }
 
 CUresult FakeEntries::cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  return FakeState::enter("cuDevicePrimaryCtxRetain", Kind::kFree, [&](FakeState& state) {
-    if (deviceOf(state, device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    deviceOf(state, device);
     FakeContext& found = *state.contexts[static_cast<std::size_t>(device)];
-    if (found.lost != CUDA_SUCCESS) return found.lost;
+    if (found.lost != CUDA_SUCCESS) throw FakeRefusal{found.lost};
     ++found.retained;
     *context = reinterpret_cast<CUcontext>(&found);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuDevicePrimaryCtxRelease(CUdevice device) {
-  return FakeState::enter("cuDevicePrimaryCtxRelease", Kind::kEnd, [&](FakeState& state) {
-    if (deviceOf(state, device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return FakeState::enter(__func__, Kind::kEnd, [&](FakeState& state) {
+    deviceOf(state, device);
     FakeContext& found = *state.contexts[static_cast<std::size_t>(device)];
     if (found.retained == 0) {
       state.problem("a context is released more often than retained");
-      return CUDA_ERROR_INVALID_CONTEXT;
+      throw FakeRefusal{CUDA_ERROR_INVALID_CONTEXT};
     }
     if (--found.retained == 0) state.reportLeaks(&found);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemGetInfo(std::size_t* free, std::size_t* total) {
-  return FakeState::enter("cuMemGetInfo", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto device = static_cast<std::size_t>(state.current()->device);
     *total = state.options.devices[device].memory_bytes;
     const std::size_t taken = state.reserved[device] + state.occupied;
     *free = *total > taken ? *total - taken : 0;
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
-  return FakeState::enter("cuMemPoolCreate", Kind::kFree, [&](FakeState& state) {
-    const FakeDevice* const device = deviceOf(state, properties->location.id);
-    if (device == nullptr || !device->has_pools || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const FakeDevice& device = deviceOf(state, properties->location.id);
+    if (!device.has_pools || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -186,60 +160,53 @@ CUresult FakeEntries::cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
 }
 
 CUresult FakeEntries::cuMemPoolDestroy(CUmemoryPool pool) {
-  return FakeState::enter("cuMemPoolDestroy", Kind::kEnd,
-                          [&](FakeState& state) { return state.remove(state.pools, pool, "pool"); });
+  return FakeState::enter(__func__, Kind::kEnd, [&](FakeState& state) { state.remove(state.pools, pool, "pool"); });
 }
 
 CUresult FakeEntries::cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  return FakeState::enter("cuMemPoolSetAttribute", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
-    if (!found || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return CUDA_ERROR_INVALID_VALUE;
+    if (attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
     found->threshold = *static_cast<std::uint64_t*>(value);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  return FakeState::enter("cuMemPoolGetAttribute", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
-    if (!found) return CUDA_ERROR_INVALID_VALUE;
     const auto device = static_cast<std::size_t>(found->device);
     auto& number = *static_cast<std::uint64_t*>(value);
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) number = found->threshold;
     if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) number = state.reserved[device];
     if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT) number = state.used[device];
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemPoolTrimTo(CUmemoryPool pool, std::size_t bytes_to_keep) {
-  return FakeState::enter("cuMemPoolTrimTo", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
-    if (!found) return CUDA_ERROR_INVALID_VALUE;
     const auto device = static_cast<std::size_t>(found->device);
     state.reserved[device] = std::min(state.reserved[device], std::max(state.used[device], bytes_to_keep));
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
                                               CUstream stream) {
-  return FakeState::enter("cuMemAllocFromPoolAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.pools, pool, "pool");
     const auto queue = state.find(state.streams, stream, "stream");
-    if (!found || !queue || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
     state.note(bytes, {}, queue->number);
-    if (bytes > state.available(found->device)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes > state.available(found->device)) throw FakeRefusal{CUDA_ERROR_OUT_OF_MEMORY};
     *address = state.allocate(bytes, found->device, false);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  return FakeState::enter("cuMemFreeAsync", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     const auto found = state.memory.find(address);
     const auto queue = state.find(state.streams, stream, "stream");
-    if (found == state.memory.end() || found->second.foreign || found->second.freed || !queue) {
+    if (found == state.memory.end() || found->second.foreign || found->second.freed) {
       state.problem("device memory is freed that is not allocated");
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -253,7 +220,7 @@ CUresult FakeEntries::cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 }
 
 CUresult FakeEntries::cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
-  return FakeState::enter("cuMemHostAlloc", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     auto* const storage = new (std::align_val_t{4096}) std::byte[bytes];
     std::memset(storage, 0xff, bytes);
@@ -265,12 +232,12 @@ CUresult FakeEntries::cuMemHostAlloc(void** address, std::size_t bytes, unsigned
 
 namespace {
 
-// Returns false if it is not pinned. Reports a problem if pending copies use it; a lost device copies nothing.
-bool unpin(FakeState& state, const std::byte* storage) {
+// Reports a problem if it is not pinned, or if pending copies use it; a lost device copies nothing.
+void unpin(FakeState& state, const std::byte* storage) {
   const auto found = state.pinned.find(storage);
   if (found == state.pinned.end()) {
     state.problem("pinned memory is freed that is not allocated");
-    return false;
+    throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
   }
   for (const auto& [handle, stream] : state.streams) {
     std::erase_if(stream->queue, [&](const FakeWork& work) {
@@ -283,56 +250,45 @@ bool unpin(FakeState& state, const std::byte* storage) {
     });
   }
   state.pinned.erase(found);
-  return true;
 }
 
 }  // namespace
 
 CUresult FakeEntries::cuMemFreeHost(void* address) {
-  return FakeState::enter("cuMemFreeHost", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     auto* const storage = static_cast<std::byte*>(address);
-    if (!unpin(state, storage)) return CUDA_ERROR_INVALID_VALUE;
+    unpin(state, storage);
     ::operator delete[](storage, std::align_val_t{4096});
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
-  return FakeState::enter("cuMemHostRegister", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     state.pinned.emplace(static_cast<const std::byte*>(address), bytes);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuMemHostUnregister(void* address) {
-  return FakeState::enter("cuMemHostUnregister", Kind::kRelease, [&](FakeState& state) {
-    return unpin(state, static_cast<const std::byte*>(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
+  return FakeState::enter(__func__, Kind::kRelease,
+                          [&](FakeState& state) { unpin(state, static_cast<const std::byte*>(address)); });
 }
 
 CUresult FakeEntries::cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
-  return FakeState::enter("cuPointerGetAttribute", Kind::kFree, [&](FakeState& state) {
-    auto& number = *static_cast<int*>(value);
+  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
+    const auto put = [&](auto result) { *static_cast<decltype(result)*>(value) = result; };
+    const bool is_type = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     if (state.isPinned(reinterpret_cast<const void*>(address), 1)) {
       const auto& [start, bytes] = *std::prev(state.pinned.upper_bound(reinterpret_cast<const std::byte*>(address)));
-      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
-        *static_cast<CUdeviceptr*>(value) = reinterpret_cast<CUdeviceptr>(start);
-        return CUDA_SUCCESS;
-      }
-      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
-        *static_cast<std::size_t*>(value) = bytes;
-        return CUDA_SUCCESS;
-      }
-      number = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_HOST : 0;
-      return CUDA_SUCCESS;
+      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) return put(reinterpret_cast<CUdeviceptr>(start));
+      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) return put(bytes);
+      return put(is_type ? CU_MEMORYTYPE_HOST : 0);
     }
-    auto found = state.memory.upper_bound(address);
-    if (found == state.memory.begin()) return CUDA_ERROR_INVALID_VALUE;
-    --found;
-    if (address - found->first >= found->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-    number = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : found->second.device;
-    return CUDA_SUCCESS;
+    const auto behind = state.memory.upper_bound(address);
+    if (behind == state.memory.begin()) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
+    const auto& [first, allocation] = *std::prev(behind);
+    if (address - first >= allocation.bytes) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
+    put(is_type ? CU_MEMORYTYPE_DEVICE : allocation.device);
   });
 }
 

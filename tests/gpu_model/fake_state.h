@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 #include "tests/faults/spared_scope.h"
 #include "tests/gpu_model/direct_code.h"
@@ -13,6 +14,11 @@
 #include "tests/gpu_model/kernels.h"
 
 namespace srjit {
+
+/// Thrown by the body of an entry: the call fails with the code.
+struct FakeRefusal {
+  CUresult code;
+};
 
 struct FakeContext {
   int device = 0;
@@ -89,11 +95,16 @@ struct FakeState : ModelMemory {
   /// The context requirement of a call, and whether it has its effect where it fails: those that free something do.
   /// kEnd frees and needs no context.
   enum class Kind { kFree, kInContext, kRelease, kEnd };
-  /// Counts a call, applies failures, and runs `body`, which returns a CUresult, on the active state.
+  /// Counts a call, applies failures, and runs `body` on the active state. It returns a CUresult, or nothing for
+  /// success, and may throw a FakeRefusal.
   template <class Body>
   static CUresult enter(const char* entry, Kind kind, const Body& body) {
     const SparedScope spared;
-    return enterModel(entry, kind, body);
+    if constexpr (std::is_void_v<std::invoke_result_t<Body, FakeState&>>) {
+      return enterModel(entry, kind, [&](FakeState& state) { return body(state), CUDA_SUCCESS; });
+    } else {
+      return enterModel(entry, kind, body);
+    }
   }
 
   static CUresult enterModel(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body);
@@ -106,8 +117,8 @@ struct FakeState : ModelMemory {
   void advance(FakeStream& stream, const FakeMark* until = nullptr);
   std::shared_ptr<FakeMark> mark(const std::shared_ptr<FakeStream>& stream);
   void runKernel(const FakeKernelCall& call, FakeContext& context);
-  CUresult prepare(CUfunction function, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
-                   std::size_t shared_bytes, void** arguments, FakeKernelCall& call);
+  FakeKernelCall prepare(CUfunction function, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
+                         std::size_t shared_bytes, void** arguments);
 
   // Memory.
   std::byte* range(std::uint64_t address, std::size_t bytes) override;
@@ -124,19 +135,18 @@ struct FakeState : ModelMemory {
 
   template <class Object>
   using Table = std::map<std::uint64_t, std::shared_ptr<Object>>;
-  /// The object of a handle; reports a problem and returns null if there is none.
+  /// The object of a handle; if there is none, reports a problem and refuses the call.
   template <class Object, class Handle>
   std::shared_ptr<Object> find(const Table<Object>& table, Handle handle, const char* what) {
     const auto found = table.find(reinterpret_cast<std::uint64_t>(handle));
     if (found != table.end()) return found->second;
     problem(std::string("no such ") + what);
-    return nullptr;
+    throw FakeRefusal{CUDA_ERROR_INVALID_HANDLE};
   }
   template <class Object, class Handle>
-  CUresult remove(Table<Object>& table, Handle handle, const char* what) {
-    if (!find(table, handle, what)) return CUDA_ERROR_INVALID_HANDLE;
+  void remove(Table<Object>& table, Handle handle, const char* what) {
+    find(table, handle, what);
     table.erase(reinterpret_cast<std::uint64_t>(handle));
-    return CUDA_SUCCESS;
   }
   template <class Object, class Handle>
   void add(Table<Object>& table, Handle* handle, std::shared_ptr<Object> object) {

@@ -17,7 +17,7 @@ constexpr double kCopyMilliseconds = 100;
 // `run` is skipped once the device is lost.
 FakeWork work(const std::shared_ptr<FakeStream>& stream, std::function<void()> run) {
   FakeWork work;
-  FakeContext* const context = stream ? stream->context : nullptr;
+  FakeContext* const context = stream->context;
   work.run = [context, run = std::move(run)] {
     if (context->lost == CUDA_SUCCESS) run();
   };
@@ -84,36 +84,31 @@ CUresult refuse(const char* log, CUresult code, unsigned options, const CUjit_op
   return code;
 }
 
-CUresult addKernel(FakeState& state, const CUDA_KERNEL_NODE_PARAMS& p, FakeKernelCall& call) {
-  return state.prepare(p.func, {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
-                       p.sharedMemBytes, p.kernelParams, call);
-}
-
 }  // namespace
 
 CUresult FakeEntries::cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyHtoDAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyToDevice(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyDtoHAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyToHost(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyDtoDAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     return copyOnDevice(state, state.find(state.streams, stream, "stream"), to, from, bytes);
   });
 }
 
 CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return FakeState::enter("cuMemcpy2DAsync", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const bool in = copy->srcMemoryType == CU_MEMORYTYPE_HOST && copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
     const bool out = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && copy->dstMemoryType == CU_MEMORYTYPE_HOST;
@@ -139,7 +134,7 @@ CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream
 }
 
 CUresult FakeEntries::cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemsetD8Async", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.note(bytes);
     const auto queue = state.find(state.streams, stream, "stream");
     return state.put(queue,
@@ -148,26 +143,24 @@ CUresult FakeEntries::cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::
 }
 
 CUresult FakeEntries::cuStreamCreate(CUstream* stream, unsigned flags) {
-  return FakeState::enter("cuStreamCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     if (flags != CU_STREAM_NON_BLOCKING) state.problem("a stream that waits for the default stream");
     state.add(state.streams, stream,
               std::make_shared<FakeStream>(FakeStream{state.current(), state.last_handle + 1, {}}));
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuStreamDestroy(CUstream stream) {
-  return FakeState::enter("cuStreamDestroy", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     // Destroying a stream completes its work, as in CUDA.
-    if (const auto queue = state.find(state.streams, stream, "stream")) state.advance(*queue);
-    return state.remove(state.streams, stream, "stream");
+    state.advance(*state.find(state.streams, stream, "stream"));
+    state.remove(state.streams, stream, "stream");
   });
 }
 
 CUresult FakeEntries::cuStreamSynchronize(CUstream stream) {
-  return FakeState::enter("cuStreamSynchronize", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
-    if (!queue) return CUDA_ERROR_INVALID_HANDLE;
     state.note(0, {}, queue->number);
     state.advance(*queue);
     return queue->context->lost;
@@ -175,10 +168,9 @@ CUresult FakeEntries::cuStreamSynchronize(CUstream stream) {
 }
 
 CUresult FakeEntries::cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  return FakeState::enter("cuStreamWaitEvent", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const auto found = state.find(state.events, event, "event");
-    if (!queue || !found) return CUDA_ERROR_INVALID_HANDLE;
     if (!found->mark) return CUDA_SUCCESS;
     FakeWork wait;
     wait.run = [] {};
@@ -188,32 +180,28 @@ CUresult FakeEntries::cuStreamWaitEvent(CUstream stream, CUevent event, unsigned
 }
 
 CUresult FakeEntries::cuEventCreate(CUevent* event, unsigned flags) {
-  return FakeState::enter("cuEventCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const bool timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
     state.add(state.events, event, std::make_shared<FakeEvent>(FakeEvent{state.current(), timing, nullptr}));
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuEventDestroy(CUevent event) {
-  return FakeState::enter("cuEventDestroy", Kind::kRelease,
-                          [&](FakeState& state) { return state.remove(state.events, event, "event"); });
+  return FakeState::enter(__func__, Kind::kRelease,
+                          [&](FakeState& state) { state.remove(state.events, event, "event"); });
 }
 
 CUresult FakeEntries::cuEventRecord(CUevent event, CUstream stream) {
-  return FakeState::enter("cuEventRecord", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
     const auto found = state.find(state.events, event, "event");
-    if (!queue || !found) return CUDA_ERROR_INVALID_HANDLE;
     found->mark = state.mark(queue);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuEventQuery(CUevent event) {
-  return FakeState::enter("cuEventQuery", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.events, event, "event");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     if (!found->mark || found->mark->done) return found->context->lost;
     if (const auto stream = found->mark->stream.lock()) state.advance(*stream, found->mark.get());
     return CUDA_ERROR_NOT_READY;
@@ -221,9 +209,8 @@ CUresult FakeEntries::cuEventQuery(CUevent event) {
 }
 
 CUresult FakeEntries::cuEventSynchronize(CUevent event) {
-  return FakeState::enter("cuEventSynchronize", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.events, event, "event");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     if (found->mark) {
       if (const auto stream = found->mark->stream.lock()) state.advance(*stream, found->mark.get());
     }
@@ -232,19 +219,18 @@ CUresult FakeEntries::cuEventSynchronize(CUevent event) {
 }
 
 CUresult FakeEntries::cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
-  return FakeState::enter("cuEventElapsedTime", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto start = state.find(state.events, from, "event"), end = state.find(state.events, to, "event");
-    if (!start || !end || !start->timing || !end->timing || !start->mark || !end->mark)
-      return CUDA_ERROR_INVALID_HANDLE;
-    if (!start->mark->done || !end->mark->done) return CUDA_ERROR_NOT_READY;
+    const bool are_recorded = start->timing && end->timing && start->mark && end->mark;
+    if (!are_recorded) throw FakeRefusal{CUDA_ERROR_INVALID_HANDLE};
+    if (!start->mark->done || !end->mark->done) throw FakeRefusal{CUDA_ERROR_NOT_READY};
     *milliseconds = static_cast<float>(end->mark->milliseconds - start->mark->milliseconds);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned options, CUjit_option* names,
                                          void** values) {
-  return FakeState::enter("cuModuleLoadDataEx", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     std::optional<ModelImage> model = readDirectModel(image, state.alter_code);
     if (!model) model = readModel(static_cast<const char*>(image));
     if (!model) return refuse("not an image of models\n", CUDA_ERROR_INVALID_IMAGE, options, names, values);
@@ -260,72 +246,61 @@ CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, un
 }
 
 CUresult FakeEntries::cuModuleUnload(CUmodule module) {
-  return FakeState::enter("cuModuleUnload", Kind::kRelease, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kRelease, [&](FakeState& state) {
     const auto found = state.find(state.modules, module, "module");
     std::erase_if(state.functions, [&](const auto& entry) { return entry.second->module == found; });
-    return state.remove(state.modules, module, "module");
+    state.remove(state.modules, module, "module");
   });
 }
 
 CUresult FakeEntries::cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  return FakeState::enter("cuModuleGetFunction", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.modules, module, "module");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
-    for (const auto& kernel : found->image.kernels) {
-      if (kernel->facts().name != name) continue;
-      for (const auto& [handle, known] : state.functions) {
-        if (known->model != kernel.get()) continue;
-        *function = reinterpret_cast<CUfunction>(handle);
-        return CUDA_SUCCESS;
-      }
-      FakeFunction fresh;
-      fresh.module = found;
-      fresh.model = kernel.get();
-      state.add(state.functions, function, std::make_shared<FakeFunction>(std::move(fresh)));
-      return CUDA_SUCCESS;
+    const auto kernel =
+        std::ranges::find_if(found->image.kernels, [&](const auto& model) { return model->facts().name == name; });
+    if (kernel == found->image.kernels.end()) throw FakeRefusal{CUDA_ERROR_NOT_FOUND};
+    const auto known =
+        std::ranges::find_if(state.functions, [&](const auto& entry) { return entry.second->model == kernel->get(); });
+    if (known != state.functions.end()) {
+      *function = reinterpret_cast<CUfunction>(known->first);
+    } else {
+      state.add(state.functions, function, std::make_shared<FakeFunction>(FakeFunction{found, kernel->get()}));
     }
-    return CUDA_ERROR_NOT_FOUND;
   });
 }
 
 CUresult FakeEntries::cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
-  return FakeState::enter("cuFuncGetAttribute", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.functions, function, "kernel");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     *value = 0;
     if (attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) *value = static_cast<int>(found->model->facts().registers);
     if (attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) *value = static_cast<int>(found->model->facts().stack_bytes);
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
       *value = static_cast<int>(found->dynamic_shared_bytes);
     }
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-  return FakeState::enter("cuFuncSetAttribute", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.functions, function, "kernel");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     const auto device = static_cast<std::size_t>(state.current()->device);
     const auto bytes = static_cast<std::size_t>(std::max(value, 0));
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
         bytes > state.options.devices[device].shared_bytes_per_block) {
-      return CUDA_ERROR_INVALID_VALUE;
+      throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
     }
     found->dynamic_shared_bytes = bytes;
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                                      CUstream stream, void** parameters, void**) {
-  return FakeState::enter("cuLaunchKernel", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");
-    FakeKernelCall call;
-    const CUresult code =
-        state.prepare(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters, call);
-    if (code != CUDA_SUCCESS || !queue) return code == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : code;
+    const FakeKernelCall call =
+        state.prepare(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters);
     state.note(0, call.function->model->facts().name);
     return state.putKernels(
         queue, work(queue, [&state, queue = queue.get(), call] { state.runKernel(call, *queue->context); }));
@@ -333,48 +308,44 @@ CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsig
 }
 
 CUresult FakeEntries::cuGraphCreate(CUgraph* graph, unsigned) {
-  return FakeState::enter("cuGraphCreate", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     state.add(state.graphs, graph, std::make_shared<FakeGraph>(FakeGraph{state.current(), {}}));
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuGraphDestroy(CUgraph graph) {
-  return FakeState::enter("cuGraphDestroy", Kind::kRelease,
-                          [&](FakeState& state) { return state.remove(state.graphs, graph, "graph"); });
+  return FakeState::enter(__func__, Kind::kRelease,
+                          [&](FakeState& state) { state.remove(state.graphs, graph, "graph"); });
 }
 
 CUresult FakeEntries::cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*,
                                            std::size_t dependencies, const CUDA_KERNEL_NODE_PARAMS* parameters) {
-  return FakeState::enter("cuGraphAddKernelNode", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.graphs, graph, "graph");
-    FakeKernelCall call;
-    const CUresult code = addKernel(state, *parameters, call);
-    if (!found || dependencies > 0) return CUDA_ERROR_INVALID_VALUE;
-    if (code != CUDA_SUCCESS) return code;
+    const CUDA_KERNEL_NODE_PARAMS& p = *parameters;
+    FakeKernelCall call = state.prepare(p.func, {p.gridDimX, p.gridDimY, p.gridDimZ},
+                                        {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes, p.kernelParams);
+    if (dependencies > 0) throw FakeRefusal{CUDA_ERROR_INVALID_VALUE};
     const std::uint64_t handle = ++state.last_handle;
     found->nodes.emplace(handle, std::move(call));
     *node = reinterpret_cast<CUgraphNode>(handle);
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  return FakeState::enter("cuGraphInstantiateWithFlags", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.graphs, graph, "graph");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
     state.add(state.executables, executable, std::make_shared<FakeGraph>(*found));
-    return CUDA_SUCCESS;
   });
 }
 
 CUresult FakeEntries::cuGraphExecDestroy(CUgraphExec executable) {
-  return FakeState::enter("cuGraphExecDestroy", Kind::kRelease,
-                          [&](FakeState& state) { return state.remove(state.executables, executable, "graph"); });
+  return FakeState::enter(__func__, Kind::kRelease,
+                          [&](FakeState& state) { state.remove(state.executables, executable, "graph"); });
 }
 
 CUresult FakeEntries::cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  return FakeState::enter("cuGraphLaunch", Kind::kInContext, [&](FakeState& state) {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto found = state.find(state.executables, executable, "graph");
     const auto queue = state.find(state.streams, stream, "stream");
     if (!found || !queue) return CUDA_ERROR_INVALID_HANDLE;

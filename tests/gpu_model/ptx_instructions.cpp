@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <type_traits>
 
 #include "ir/real.h"
 
@@ -14,142 +15,134 @@ namespace {
 
 using U64 = std::uint64_t;
 using U32 = std::uint32_t;
+using S32 = std::int32_t;
+using S64 = std::int64_t;
 
-float f(U64 bits) { return std::bit_cast<float>(static_cast<U32>(bits)); }
-double d(U64 bits) { return std::bit_cast<double>(bits); }
-U64 bitsOf(float value) { return std::bit_cast<U32>(value); }
-U64 bitsOf(double value) { return std::bit_cast<U64>(value); }
-U32 u(U64 bits) { return static_cast<U32>(bits); }
-std::int32_t s(U64 bits) { return static_cast<std::int32_t>(bits); }
+/// A register as a number of type T, and the reverse.
+template <class T>
+T as(U64 bits) {
+  if constexpr (std::is_same_v<T, float>) return std::bit_cast<float>(static_cast<U32>(bits));
+  if constexpr (std::is_same_v<T, double>) return std::bit_cast<double>(bits);
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(bits);
+}
+template <class T>
+U64 bitsOf(T value) {
+  if constexpr (std::is_same_v<T, float>) return std::bit_cast<U32>(value);
+  if constexpr (std::is_same_v<T, double>) return std::bit_cast<U64>(value);
+  if constexpr (std::is_integral_v<T>) return static_cast<std::make_unsigned_t<T>>(value);
+}
 
 class Functions {
  public:
   Functions() {
-    addIntegers();
-    addFloats();
-    addDoubles();
+    addMoves();
+    addComparisons<U32>({"u32", "b32"});
+    addComparisons<S32>({"s32"});
+    addComparisons<U64>({"u64", "b64"});
+    addComparisons<S64>({"s64"});
+    addComparisons<float>({"f32"});
+    addComparisons<double>({"f64"});
+    addIntegers<U32>({"u32", "s32"}, {"b32"});
+    addIntegers<U64>({"u64", "s64"}, {"b64"});
+    addReals<float>("f32");
+    addReals<double>("f64");
+    addApproximations();
   }
   const std::map<std::string, PtxFunction>& table() const { return table_; }
 
  private:
-  void add(std::initializer_list<const char*> names, PtxFunction function) {
-    for (const char* const name : names) table_[name] = function;
+  using Types = std::initializer_list<const char*>;
+
+  void add(std::initializer_list<std::string> names, PtxFunction function) {
+    for (const std::string& name : names) table_[name] = function;
   }
 
-  void addIntegers() {
+  void addMoves() {
     add({"mov.b32", "mov.u32", "mov.f32", "mov.f64", "mov.b64", "mov.u64", "mov.pred", "cvt.u64.u32",
          "cvta.to.global.u64"},
         [](U64 a, U64, U64) { return a; });
-    add({"cvt.u32.u64"}, [](U64 a, U64, U64) -> U64 { return u(a); });
-    add({"cvt.f64.f32"}, [](U64 a, U64, U64) { return std::bit_cast<U64>(static_cast<double>(f(a))); });
-    add({"add.u32", "add.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a + b); });
-    add({"sub.u32", "sub.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a - b); });
-    add({"neg.s32"}, [](U64 a, U64, U64) -> U64 { return u(0 - a); });
-    add({"mul.lo.u32", "mul.lo.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a * b); });
-    add({"mad.lo.u32", "mad.lo.s32"}, [](U64 a, U64 b, U64 c) -> U64 { return u(a * b + c); });
-    add({"add.u64", "add.s64"}, [](U64 a, U64 b, U64) { return a + b; });
-    add({"mul.lo.u64", "mul.lo.s64"}, [](U64 a, U64 b, U64) { return a * b; });
-    add({"mad.lo.u64", "mad.lo.s64"}, [](U64 a, U64 b, U64 c) { return a * b + c; });
-    add({"mul.wide.u32"}, [](U64 a, U64 b, U64) { return U64{u(a)} * u(b); });
-    add({"min.u32"}, [](U64 a, U64 b, U64) -> U64 { return std::min(u(a), u(b)); });
-    add({"and.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a & b); });
-    add({"or.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a | b); });
-    add({"or.b64"}, [](U64 a, U64 b, U64) { return a | b; });
-    add({"and.b64"}, [](U64 a, U64 b, U64) { return a & b; });
-    add({"not.b32"}, [](U64 a, U64, U64) -> U64 { return u(~a); });
+    add({"cvt.u32.u64"}, [](U64 a, U64, U64) -> U64 { return as<U32>(a); });
+    add({"cvt.f64.f32"}, [](U64 a, U64, U64) { return bitsOf(static_cast<double>(as<float>(a))); });
+    add({"selp.f32", "selp.b32", "selp.u32", "selp.b64", "selp.f64"},
+        [](U64 a, U64 b, U64 c) { return c != 0 ? a : b; });
     add({"and.pred"}, [](U64 a, U64 b, U64) { return a & b; });
     add({"or.pred"}, [](U64 a, U64 b, U64) { return a | b; });
     add({"not.pred"}, [](U64 a, U64, U64) -> U64 { return a == 0; });
-    add({"xor.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a ^ b); });
-    add({"shl.b32"}, [](U64 a, U64 b, U64) -> U64 { return b > 31 ? 0 : u(a << b); });
-    add({"shl.b64"}, [](U64 a, U64 b, U64) -> U64 { return b > 63 ? 0 : a << b; });
-    add({"shr.u32"}, [](U64 a, U64 b, U64) -> U64 { return b > 31 ? 0 : u(a) >> b; });
-    add({"shr.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(static_cast<U64>(s(a) >> std::min<U64>(b, 31))); });
-    add({"shr.u64"}, [](U64 a, U64 b, U64) -> U64 { return b > 63 ? 0 : a >> b; });
-    add({"selp.f32", "selp.b32", "selp.u32", "selp.b64", "selp.f64"},
-        [](U64 a, U64 b, U64 c) { return c != 0 ? a : b; });
-    add({"setp.eq.u32", "setp.eq.s32", "setp.eq.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) == u(b); });
-    add({"setp.ne.u32", "setp.ne.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) != u(b); });
-    add({"setp.lt.u32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) < u(b); });
-    add({"setp.ge.u32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) >= u(b); });
-    add({"setp.gt.u32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) > u(b); });
-    add({"setp.le.u32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) <= u(b); });
-    add({"setp.le.s32"}, [](U64 a, U64 b, U64) -> U64 { return s(a) <= s(b); });
-    add({"setp.ge.s32"}, [](U64 a, U64 b, U64) -> U64 { return s(a) >= s(b); });
-    add({"setp.lt.s32"}, [](U64 a, U64 b, U64) -> U64 { return s(a) < s(b); });
-    add({"setp.gt.s32"}, [](U64 a, U64 b, U64) -> U64 { return s(a) > s(b); });
-    add({"setp.eq.u64", "setp.eq.s64", "setp.eq.b64"}, [](U64 a, U64 b, U64) -> U64 { return a == b; });
-    add({"setp.ne.u64", "setp.ne.s64"}, [](U64 a, U64 b, U64) -> U64 { return a != b; });
-    add({"setp.lt.s64"},
-        [](U64 a, U64 b, U64) -> U64 { return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b); });
-    add({"setp.lt.u64"}, [](U64 a, U64 b, U64) -> U64 { return a < b; });
-    add({"setp.gt.u64"}, [](U64 a, U64 b, U64) -> U64 { return a > b; });
-    add({"setp.ge.u64"}, [](U64 a, U64 b, U64) -> U64 { return a >= b; });
   }
 
-  void addFloats() {
-    add({"setp.eq.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) == f(b); });
-    add({"setp.le.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) <= f(b); });
-    add({"setp.ge.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) >= f(b); });
-    add({"setp.neu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) == f(b)); });
-    add({"setp.leu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) > f(b)); });
-    add({"setp.geu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) < f(b)); });
-    add({"setp.ltu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) >= f(b)); });
-    add({"setp.gtu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) <= f(b)); });
-    add({"setp.lt.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) < f(b); });
-    add({"setp.gt.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) > f(b); });
-    add({"add.f32"}, [](U64 a, U64 b, U64) { return bitsOf(f(a) + f(b)); });
-    add({"sub.f32"}, [](U64 a, U64 b, U64) { return bitsOf(f(a) - f(b)); });
-    add({"mul.f32"}, [](U64 a, U64 b, U64) { return bitsOf(f(a) * f(b)); });
-    add({"div.f32"}, [](U64 a, U64 b, U64) { return bitsOf(f(a) / f(b)); });
-    add({"fma.f32"}, [](U64 a, U64 b, U64 c) { return bitsOf(std::fma(f(a), f(b), f(c))); });
-    add({"min.NaN.f32"}, [](U64 a, U64 b, U64) { return bitsOf(real::minimum(f(a), f(b))); });
-    add({"max.NaN.f32"}, [](U64 a, U64 b, U64) { return bitsOf(real::maximum(f(a), f(b))); });
-    add({"cvt.rni.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::rint(f(a))); });
-    add({"cvt.rmi.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::floor(f(a))); });
-    add({"cvt.rpi.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::ceil(f(a))); });
+  template <class T>
+  void addComparisons(Types types) {
+    for (const std::string type : types) {
+      add({"setp.eq." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) == as<T>(b); });
+      add({"setp.ne." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) < as<T>(b) || as<T>(a) > as<T>(b); });
+      add({"setp.lt." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) < as<T>(b); });
+      add({"setp.le." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) <= as<T>(b); });
+      add({"setp.gt." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) > as<T>(b); });
+      add({"setp.ge." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a) >= as<T>(b); });
+      if constexpr (!std::is_floating_point_v<T>) continue;
+      add({"setp.neu." + type}, [](U64 a, U64 b, U64) -> U64 { return !(as<T>(a) == as<T>(b)); });
+      add({"setp.ltu." + type}, [](U64 a, U64 b, U64) -> U64 { return !(as<T>(a) >= as<T>(b)); });
+      add({"setp.leu." + type}, [](U64 a, U64 b, U64) -> U64 { return !(as<T>(a) > as<T>(b)); });
+      add({"setp.gtu." + type}, [](U64 a, U64 b, U64) -> U64 { return !(as<T>(a) <= as<T>(b)); });
+      add({"setp.geu." + type}, [](U64 a, U64 b, U64) -> U64 { return !(as<T>(a) < as<T>(b)); });
+      add({"setp.nan." + type}, [](U64 a, U64 b, U64) -> U64 { return std::isnan(as<T>(a)) || std::isnan(as<T>(b)); });
+    }
+  }
+
+  template <class T>
+  void addIntegers(Types numbers, Types words) {
+    for (const std::string type : numbers) {
+      add({"add." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a + b); });
+      add({"sub." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a - b); });
+      add({"neg." + type}, [](U64 a, U64, U64) -> U64 { return as<T>(0 - a); });
+      add({"mul.lo." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a * b); });
+      add({"mad.lo." + type}, [](U64 a, U64 b, U64 c) -> U64 { return as<T>(a * b + c); });
+    }
+    for (const std::string type : words) {
+      add({"and." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a & b); });
+      add({"or." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a | b); });
+      add({"xor." + type}, [](U64 a, U64 b, U64) -> U64 { return as<T>(a ^ b); });
+      add({"not." + type}, [](U64 a, U64, U64) -> U64 { return as<T>(~a); });
+      add({"shl." + type}, [](U64 a, U64 b, U64) -> U64 { return b >= 8 * sizeof(T) ? 0 : as<T>(a << b); });
+    }
+    add({std::string("shr.") + *numbers.begin()},
+        [](U64 a, U64 b, U64) -> U64 { return b >= 8 * sizeof(T) ? 0 : as<T>(a) >> b; });
+    add({"shr.s32"}, [](U64 a, U64 b, U64) { return bitsOf(as<S32>(a) >> std::min<U64>(b, 31)); });
+    add({"mul.wide.u32"}, [](U64 a, U64 b, U64) { return U64{as<U32>(a)} * as<U32>(b); });
+    add({"min.u32"}, [](U64 a, U64 b, U64) -> U64 { return std::min(as<U32>(a), as<U32>(b)); });
+  }
+
+  template <class T>
+  void addReals(const std::string& type) {
+    add({"add." + type}, [](U64 a, U64 b, U64) { return bitsOf(as<T>(a) + as<T>(b)); });
+    add({"sub." + type}, [](U64 a, U64 b, U64) { return bitsOf(as<T>(a) - as<T>(b)); });
+    add({"mul." + type}, [](U64 a, U64 b, U64) { return bitsOf(as<T>(a) * as<T>(b)); });
+    add({"div." + type}, [](U64 a, U64 b, U64) { return bitsOf(as<T>(a) / as<T>(b)); });
+    add({"fma." + type}, [](U64 a, U64 b, U64 c) { return bitsOf(std::fma(as<T>(a), as<T>(b), as<T>(c))); });
+    add({"min." + type}, [](U64 a, U64 b, U64) { return bitsOf(std::fmin(as<T>(a), as<T>(b))); });
+    add({"max." + type}, [](U64 a, U64 b, U64) { return bitsOf(std::fmax(as<T>(a), as<T>(b))); });
+    add({"abs." + type}, [](U64 a, U64, U64) { return bitsOf(std::fabs(as<T>(a))); });
+    add({"neg." + type}, [](U64 a, U64, U64) { return bitsOf(-as<T>(a)); });
+    add({"rcp." + type}, [](U64 a, U64, U64) { return bitsOf(1 / as<T>(a)); });
+    add({"sqrt." + type}, [](U64 a, U64, U64) { return bitsOf(std::sqrt(as<T>(a))); });
+    add({"cvt.rni." + type + "." + type}, [](U64 a, U64, U64) { return bitsOf(std::rint(as<T>(a))); });
+    add({"cvt.rmi." + type + "." + type}, [](U64 a, U64, U64) { return bitsOf(std::floor(as<T>(a))); });
+    add({"cvt.rpi." + type + "." + type}, [](U64 a, U64, U64) { return bitsOf(std::ceil(as<T>(a))); });
+  }
+
+  void addApproximations() {
+    add({"min.NaN.f32"}, [](U64 a, U64 b, U64) { return bitsOf(real::minimum(as<float>(a), as<float>(b))); });
+    add({"max.NaN.f32"}, [](U64 a, U64 b, U64) { return bitsOf(real::maximum(as<float>(a), as<float>(b))); });
     add({"cvt.rzi.u32.f32"}, [](U64 a, U64, U64) -> U64 {
-      if (!(f(a) > 0)) return 0;
-      return f(a) < 0x1p32F ? static_cast<U32>(f(a)) : ~U32{0};
+      const float x = as<float>(a);
+      if (!(x > 0)) return 0;
+      return x < 0x1p32F ? static_cast<U32>(x) : ~U32{0};
     });
-    add({"min.f32"}, [](U64 a, U64 b, U64) { return bitsOf(std::fmin(f(a), f(b))); });
-    add({"abs.f32"}, [](U64 a, U64, U64) { return bitsOf(std::fabs(f(a))); });
-    add({"neg.f32"}, [](U64 a, U64, U64) { return bitsOf(-f(a)); });
-    add({"rcp.f32"}, [](U64 a, U64, U64) { return bitsOf(1.0f / f(a)); });
-    add({"sqrt.f32"}, [](U64 a, U64, U64) { return bitsOf(std::sqrt(f(a))); });
-    add({"rsqrt.f32"}, [](U64 a, U64, U64) { return bitsOf(1.0f / std::sqrt(f(a))); });
-    add({"ex2.f32"}, [](U64 a, U64, U64) { return bitsOf(std::exp2(f(a))); });
-    add({"lg2.f32"}, [](U64 a, U64, U64) { return bitsOf(std::log2(f(a))); });
-    add({"sin.f32"}, [](U64 a, U64, U64) { return bitsOf(std::sin(f(a))); });
-    add({"cos.f32"}, [](U64 a, U64, U64) { return bitsOf(std::cos(f(a))); });
-  }
-
-  void addDoubles() {
-    add({"setp.eq.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) == d(b); });
-    add({"setp.lt.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) < d(b); });
-    add({"setp.le.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) <= d(b); });
-    add({"setp.gt.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) > d(b); });
-    add({"setp.ge.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) >= d(b); });
-    add({"setp.leu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) > d(b)); });
-    add({"setp.geu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) < d(b)); });
-    add({"setp.ltu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) >= d(b)); });
-    add({"setp.gtu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) <= d(b)); });
-    add({"setp.neu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) == d(b)); });
-    add({"setp.nan.f64"}, [](U64 a, U64 b, U64) -> U64 { return std::isunordered(d(a), d(b)); });
-    add({"add.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) + d(b)); });
-    add({"sub.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) - d(b)); });
-    add({"mul.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) * d(b)); });
-    add({"div.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) / d(b)); });
-    add({"fma.f64"}, [](U64 a, U64 b, U64 c) { return bitsOf(std::fma(d(a), d(b), d(c))); });
-    add({"min.f64"}, [](U64 a, U64 b, U64) { return bitsOf(std::fmin(d(a), d(b))); });
-    add({"max.f64"}, [](U64 a, U64 b, U64) { return bitsOf(std::fmax(d(a), d(b))); });
-    add({"abs.f64"}, [](U64 a, U64, U64) { return bitsOf(std::fabs(d(a))); });
-    add({"neg.f64"}, [](U64 a, U64, U64) { return bitsOf(-d(a)); });
-    add({"rcp.f64"}, [](U64 a, U64, U64) { return bitsOf(1.0 / d(a)); });
-    add({"sqrt.f64"}, [](U64 a, U64, U64) { return bitsOf(std::sqrt(d(a))); });
-    add({"cvt.rni.f64.f64"}, [](U64 a, U64, U64) { return bitsOf(std::rint(d(a))); });
-    add({"cvt.rmi.f64.f64"}, [](U64 a, U64, U64) { return bitsOf(std::floor(d(a))); });
-    add({"cvt.rpi.f64.f64"}, [](U64 a, U64, U64) { return bitsOf(std::ceil(d(a))); });
+    add({"rsqrt.f32"}, [](U64 a, U64, U64) { return bitsOf(1.0f / std::sqrt(as<float>(a))); });
+    add({"ex2.f32"}, [](U64 a, U64, U64) { return bitsOf(std::exp2(as<float>(a))); });
+    add({"lg2.f32"}, [](U64 a, U64, U64) { return bitsOf(std::log2(as<float>(a))); });
+    add({"sin.f32"}, [](U64 a, U64, U64) { return bitsOf(std::sin(as<float>(a))); });
+    add({"cos.f32"}, [](U64 a, U64, U64) { return bitsOf(std::cos(as<float>(a))); });
   }
 
   std::map<std::string, PtxFunction> table_;

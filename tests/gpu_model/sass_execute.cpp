@@ -3,7 +3,8 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <map>
+#include <string_view>
 #include <type_traits>
 
 #include "tests/gpu_model/sass_machine.h"
@@ -68,10 +69,6 @@ bool compared(unsigned how, T a, T b) {
   return ((how & 1) != 0 && a < b) || ((how & 2) != 0 && a == b) || ((how & 4) != 0 && a > b);
 }
 
-bool joined(const Instruction& i, bool truth, bool condition) {
-  return (i.modifier & static_cast<unsigned>(sass::Combine::kOr)) != 0 ? truth || condition : truth && condition;
-}
-
 std::uint32_t lop3(unsigned table, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t result = 0;
   for (unsigned row = 0; row < 8; ++row) {
@@ -79,41 +76,6 @@ std::uint32_t lop3(unsigned table, std::uint32_t a, std::uint32_t b, std::uint32
     result |= ((row & 4) != 0 ? a : ~a) & ((row & 2) != 0 ? b : ~b) & ((row & 1) != 0 ? c : ~c);
   }
   return result;
-}
-
-// Of instructions whose result depends on the operands of the lane alone; nothing for others.
-std::optional<std::uint32_t> integerResult(const Instruction& i, std::uint32_t a, std::uint32_t b, std::uint32_t c,
-                                           bool chosen) {
-  switch (i.form) {
-    case Form::kSelRR:
-      return chosen ? a : b;
-    case Form::kSelRI:
-      return chosen ? a : i.immediate;
-    case Form::kMovR:
-      return a;
-    case Form::kMovI:
-      return i.immediate;
-    case Form::kLop3RRR:
-      return lop3(i.modifier, a, b, c);
-    case Form::kLop3RIR:
-      return lop3(i.modifier, a, i.immediate, c);
-    case Form::kShlRI:
-      return i.immediate > 31 ? 0 : a << i.immediate;
-    case Form::kShrRI:
-      return i.immediate > 31 ? 0 : a >> i.immediate;
-    case Form::kSarRI:
-      return static_cast<std::uint32_t>(static_cast<std::int32_t>(a) >> i.immediate);
-    case Form::kIAdd3RRR:
-      return ((i.negated & 1) != 0 ? -a : a) + ((i.negated & 2) != 0 ? -b : b) + ((i.negated & 4) != 0 ? -c : c);
-    case Form::kIAdd3RIR:
-      return ((i.negated & 1) != 0 ? -a : a) + i.immediate + ((i.negated & 4) != 0 ? -c : c);
-    case Form::kImadRRR:
-      return a * b + c;
-    case Form::kImadRIR:
-      return a * i.immediate + c;
-    default:
-      return std::nullopt;
-  }
 }
 
 double ofUpperWord(float word) {
@@ -127,6 +89,14 @@ float upperWordOf(double x) {
 }
 
 }  // namespace
+
+/// What an operation reads of one lane.
+template <class T>
+struct SassMachine::Operands {
+  T a, b, c;
+  bool chosen;            ///< by the condition
+  std::uint8_t modifier;  ///< of the instruction
+};
 
 float specialFunction(sass::Mufu function, float x) {
   if (function == sass::Mufu::kReciprocalOfDouble) return upperWordOf(1 / ofUpperWord(x));
@@ -156,6 +126,73 @@ float specialFunction(sass::Mufu function, float x) {
   }
 }
 
+namespace {
+
+using Float = SassMachine::Operands<float>;
+using Double = SassMachine::Operands<double>;
+using Integer = SassMachine::Operands<std::uint32_t>;
+
+template <class T>
+using Operation = T (*)(const SassMachine::Operands<T>&);
+
+float multiplied(const Float& x) {
+  if ((x.modifier & sass::kFlush) != 0) return flushed(flushed(x.a) * flushed(x.b));
+  const double exact = static_cast<double>(x.a) * static_cast<double>(x.b);
+  return (x.modifier & 3) == 3 ? truncated(exact) : static_cast<float>(exact);
+}
+
+std::uint32_t shifted(std::uint32_t x, std::uint32_t bits, bool left) {
+  if (bits > 31) return 0;
+  return left ? x << bits : x >> bits;
+}
+
+// Operations by the names in instructions.def. An immediate is the first operand that no register gives.
+template <class T>
+std::map<std::string_view, Operation<T>> operationsOf() {
+  if constexpr (std::is_same_v<T, float>) {
+    return {
+        {"FADD", [](const Float& x) { return x.a + x.b; }},
+        {"FMUL", multiplied},
+        {"FFMA", [](const Float& x) { return fused(x.modifier, x.a, x.b, x.c); }},
+        {"FMNMX", [](const Float& x) { return extreme(x.a, x.b, !x.chosen, (x.modifier & sass::kPropagate) != 0); }},
+        {"FSEL", [](const Float& x) { return x.chosen ? x.a : x.b; }},
+        {"MUFU", [](const Float& x) { return specialFunction(static_cast<sass::Mufu>(x.modifier), x.a); }},
+        {"FRND", [](const Float& x) { return rounded(static_cast<sass::Round>(x.modifier & 3), x.a); }}};
+  } else if constexpr (std::is_same_v<T, double>) {
+    return {{"DADD", [](const Double& x) { return x.a + x.b; }},
+            {"DMUL", [](const Double& x) { return x.a * x.b; }},
+            {"DFMA", [](const Double& x) { return fused(x.modifier, x.a, x.b, x.c); }},
+            {"FRND.F64", [](const Double& x) { return rounded(static_cast<sass::Round>(x.modifier & 3), x.a); }}};
+  } else {
+    return {{"SEL", [](const Integer& x) { return x.chosen ? x.a : x.b; }},
+            {"MOV", [](const Integer& x) { return x.a; }},
+            {"LOP3.LUT", [](const Integer& x) { return lop3(x.modifier, x.a, x.b, x.c); }},
+            {"SHF.L.U32", [](const Integer& x) { return shifted(x.a, x.b, true); }},
+            {"SHF.R.U32.HI", [](const Integer& x) { return shifted(x.a, x.b, false); }},
+            {"SHF.R.S32.HI",
+             [](const Integer& x) { return static_cast<std::uint32_t>(static_cast<std::int32_t>(x.a) >> x.b); }},
+            {"IADD3", [](const Integer& x) { return x.a + x.b + x.c; }},
+            {"IMAD", [](const Integer& x) { return x.a * x.b + x.c; }}};
+  }
+}
+
+/// Null if the form computes no number of this type from operands of a lane.
+template <class T>
+Operation<T> operationOf(Form form) {
+  static const auto kOperations = [] {
+    const auto names = operationsOf<T>();
+    std::array<Operation<T>, sass::kForms> operations{};
+    for (std::size_t f = 0; f < operations.size(); ++f) {
+      const auto found = names.find(sass::infoOf(static_cast<Form>(f)).name);
+      if (found != names.end()) operations[f] = found->second;
+    }
+    return operations;
+  }();
+  return kOperations[static_cast<std::size_t>(form)];
+}
+
+}  // namespace
+
 // Perturbs x by up to `inaccuracy_` units in the last place, by a hash.
 float SassMachine::inaccurate(float x) {
   if (!std::isnormal(x)) return x;
@@ -164,207 +201,94 @@ float SassMachine::inaccurate(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + offset);
 }
 
-float SassMachine::number(const Instruction& i, unsigned slot, unsigned lane) const {
-  float x = std::bit_cast<float>(bits(i.sources[slot], lane));
-  if ((i.magnitude >> slot & 1) != 0) x = std::fabs(x);
-  if ((i.negated >> slot & 1) != 0) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) ^ 0x80000000);
-  return x;
+template <class T>
+T SassMachine::operand(const Instruction& i, unsigned slot, unsigned lane) const {
+  const bool in_register = sass::infoOf(i.form).source_registers[slot] != 0;
+  const bool is_negated = in_register && (i.negated >> slot & 1) != 0;
+  if constexpr (std::is_same_v<T, std::uint32_t>) {
+    const std::uint32_t x = in_register ? bits(i.sources[slot], lane) : i.immediate;
+    return is_negated ? -x : x;
+  } else {
+    T x = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      x = std::bit_cast<float>(in_register ? bits(i.sources[slot], lane) : i.immediate);
+    } else {
+      x = std::bit_cast<double>(in_register ? wideBits(i.sources[slot], lane) : std::uint64_t{i.immediate} << 32);
+    }
+    if (in_register && (i.magnitude >> slot & 1) != 0) x = std::fabs(x);
+    return is_negated ? -x : x;
+  }
 }
 
-double SassMachine::wideNumber(const Instruction& i, unsigned slot, unsigned lane) const {
-  auto x = std::bit_cast<double>(wideBits(i.sources[slot], lane));
-  if ((i.magnitude >> slot & 1) != 0) x = std::fabs(x);
-  return (i.negated >> slot & 1) != 0 ? -x : x;
+template <class T>
+void SassMachine::compute(const Instruction& i, std::uint32_t active) {
+  const Operation<T> operation = operationOf<T>(i.form);
+  const std::uint32_t condition = predicate(i.condition);
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    T result = operation({operand<T>(i, 0, lane), operand<T>(i, 1, lane), operand<T>(i, 2, lane),
+                          (condition >> lane & 1) != 0, i.modifier});
+    if constexpr (std::is_same_v<T, float>) {
+      if (i.form == Form::kMufuR && inaccuracy_ != 0) result = inaccurate(result);
+    }
+    if ((active >> lane & 1) != 0) writeNumber(i.destination, lane, result);
+  }
+}
+
+template <class T>
+void SassMachine::compare(const Instruction& i, std::uint32_t active) {
+  const std::uint32_t condition = predicate(i.condition);
+  const bool joins_by_or = (i.modifier & static_cast<unsigned>(sass::Combine::kOr)) != 0;
+  std::uint32_t truth = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const bool holds = compared(i.modifier & 15, operand<T>(i, 0, lane), operand<T>(i, 1, lane));
+    const bool chosen = (condition >> lane & 1) != 0;
+    if (joins_by_or ? holds || chosen : holds && chosen) truth |= 1U << lane;
+  }
+  writePredicate(i.predicate, truth, active);
 }
 
 void SassMachine::execute(const Instruction& i) {
   const std::uint32_t active = predicate(i.guard);
-  if (i.form == Form::kFRndDouble) return executeDouble(i, active);
-  switch (sass::infoOf(i.form).pipe) {
-    case sass::Pipe::kDouble:
-      return executeDouble(i, active);
-    case sass::Pipe::kControl:
-      return executeControl(i, active);
-    case sass::Pipe::kMemory:
-      return executeMemory(i, active);
-    default:
-      break;
-  }
-  switch (i.form) {
-    case Form::kFAddRR:
-    case Form::kFAddRI:
-    case Form::kFMulRR:
-    case Form::kFMulRI:
-    case Form::kFFmaRRR:
-    case Form::kFFmaRIR:
-    case Form::kFFmaRRI:
-    case Form::kFMnMxRR:
-    case Form::kFMnMxRI:
-    case Form::kFSetPRR:
-    case Form::kFSetPRI:
-    case Form::kFSelRR:
-    case Form::kFSelRI:
-    case Form::kMufuR:
-    case Form::kFRndR:
-      return executeFloat(i, active);
-    default:
-      return executeInteger(i, active);
-  }
+  const sass::FormInfo& info = sass::infoOf(i.form);
+  if (info.pipe == sass::Pipe::kControl) return executeControl(i, active);
+  if (info.pipe == sass::Pipe::kMemory) return executeMemory(i, active);
+  if (operationOf<float>(i.form) != nullptr) return compute<float>(i, active);
+  if (operationOf<double>(i.form) != nullptr) return compute<double>(i, active);
+  if (operationOf<std::uint32_t>(i.form) != nullptr) return compute<std::uint32_t>(i, active);
+  if (info.name == "FSETP") return compare<float>(i, active);
+  if (info.name == "DSETP") return compare<double>(i, active);
+  if (info.name == "ISETP") return compare<std::uint32_t>(i, active);
+  executeOther(i, active);
 }
 
-void SassMachine::executeFloat(const Instruction& i, std::uint32_t active) {
-  const std::uint32_t condition = predicate(i.condition);
-  std::uint32_t truth = 0;
-  for (unsigned lane = 0; lane < kLanes; ++lane) {
-    const bool chosen = (condition >> lane & 1) != 0;
-    const auto immediate = std::bit_cast<float>(i.immediate);
-    const float a = number(i, 0, lane), b = number(i, 1, lane), c = number(i, 2, lane);
-    float result = 0;
-    switch (i.form) {
-      case Form::kFAddRR:
-        result = a + b;
-        break;
-      case Form::kFAddRI:
-        result = a + immediate;
-        break;
-      case Form::kFMulRR:
-      case Form::kFMulRI: {
-        const double exact = static_cast<double>(a) * static_cast<double>(i.form == Form::kFMulRR ? b : immediate);
-        result = (i.modifier & 3) == 3 ? truncated(exact) : static_cast<float>(exact);
-        if ((i.modifier & sass::kFlush) != 0) {
-          result = flushed(flushed(a) * flushed(i.form == Form::kFMulRR ? b : immediate));
-        }
-        break;
-      }
-      case Form::kFFmaRRR:
-        result = fused(i.modifier, a, b, c);
-        break;
-      case Form::kFFmaRIR:
-        result = fused(i.modifier, a, immediate, c);
-        break;
-      case Form::kFFmaRRI:
-        result = fused(i.modifier, a, b, immediate);
-        break;
-      case Form::kFMnMxRR:
-      case Form::kFMnMxRI:
-        result = extreme(a, i.form == Form::kFMnMxRR ? b : immediate, !chosen, (i.modifier & sass::kPropagate) != 0);
-        break;
-      case Form::kFSelRR:
-        result = chosen ? a : b;
-        break;
-      case Form::kFSelRI:
-        result = chosen ? a : immediate;
-        break;
-      case Form::kMufuR:
-        result = specialFunction(static_cast<sass::Mufu>(i.modifier), a);
-        if (inaccuracy_ != 0) result = inaccurate(result);
-        break;
-      case Form::kFRndR:
-        result = rounded(static_cast<sass::Round>(i.modifier & 3), a);
-        break;
-      default:
-        if (joined(i, compared(i.modifier & 15, a, i.form == Form::kFSetPRR ? b : immediate), chosen)) {
-          truth |= 1U << lane;
-        }
-        continue;
-    }
-    if ((active >> lane & 1) != 0) write(i.destination, lane, std::bit_cast<std::uint32_t>(result));
-  }
-  if (i.form == Form::kFSetPRR || i.form == Form::kFSetPRI) writePredicate(i.predicate, truth, active);
-}
-
-void SassMachine::executeDouble(const Instruction& i, std::uint32_t active) {
-  const std::uint32_t condition = predicate(i.condition);
-  const auto immediate = std::bit_cast<double>(std::uint64_t{i.immediate} << 32);
-  std::uint32_t truth = 0;
-  for (unsigned lane = 0; lane < kLanes; ++lane) {
-    const double a = wideNumber(i, 0, lane), b = wideNumber(i, 1, lane), c = wideNumber(i, 2, lane);
-    double result = 0;
-    switch (i.form) {
-      case Form::kDAddRR:
-        result = a + b;
-        break;
-      case Form::kDAddRI:
-        result = a + immediate;
-        break;
-      case Form::kDMulRR:
-        result = a * b;
-        break;
-      case Form::kDMulRI:
-        result = a * immediate;
-        break;
-      case Form::kDFmaRRR:
-        result = fused(i.modifier, a, b, c);
-        break;
-      case Form::kDFmaRIR:
-        result = fused(i.modifier, a, immediate, c);
-        break;
-      case Form::kDFmaRRI:
-        result = fused(i.modifier, a, b, immediate);
-        break;
-      case Form::kFRndDouble:
-        result = rounded(static_cast<sass::Round>(i.modifier & 3), a);
-        break;
-      default:
-        if (joined(i, compared(i.modifier & 15, a, i.form == Form::kDSetPRR ? b : immediate),
-                   (condition >> lane & 1) != 0)) {
-          truth |= 1U << lane;
-        }
-        continue;
-    }
-    if ((active >> lane & 1) == 0) continue;
-    const auto bits = std::bit_cast<std::uint64_t>(result);
-    write(i.destination, lane, static_cast<std::uint32_t>(bits));
-    write(i.destination + 1U, lane, static_cast<std::uint32_t>(bits >> 32));
-  }
-  if (sass::infoOf(i.form).writes_predicate) writePredicate(i.predicate, truth, active);
-}
-
-void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
-  const std::uint32_t condition = predicate(i.condition);
+void SassMachine::executeOther(const Instruction& i, std::uint32_t active) {
+  if (i.form == Form::kUldcDescriptor || i.form == Form::kLdcuDescriptor) return;
   if (i.form == Form::kVoteAny) {
     if (active != ~0U) fault("a vote without all lanes");
-    return writePredicate(i.predicate, condition != 0 ? ~0U : 0, active);
+    return writePredicate(i.predicate, predicate(i.condition) != 0 ? ~0U : 0, active);
   }
-  std::uint32_t truth = 0;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
-    const bool chosen = (condition >> lane & 1) != 0;
-    const std::uint32_t a = bits(i.sources[0], lane), b = bits(i.sources[1], lane), c = bits(i.sources[2], lane);
-    std::uint32_t result = 0;
+    if ((active >> lane & 1) == 0) continue;
     switch (i.form) {
       case Form::kImadWideURRR:
       case Form::kImadWideURIR: {
-        const std::uint64_t factor = i.form == Form::kImadWideURRR ? b : i.immediate;
-        const std::uint64_t wide = a * factor + wideBits(i.sources[2], lane);
-        result = static_cast<std::uint32_t>(wide);
-        if ((active >> lane & 1) != 0) write(i.destination + 1U, lane, static_cast<std::uint32_t>(wide >> 32));
+        const std::uint64_t factor = operand<std::uint32_t>(i, 1, lane);
+        writeNumber(i.destination, lane, bits(i.sources[0], lane) * factor + wideBits(i.sources[2], lane));
         break;
       }
-      case Form::kISetPURR:
-      case Form::kISetPURI:
-        if (chosen && compared(i.modifier & 7, a, i.form == Form::kISetPURR ? b : i.immediate)) truth |= 1U << lane;
-        continue;
       case Form::kS2rTid:
-        result = warp_ * kLanes + lane;
+        write(i.destination, lane, warp_ * kLanes + lane);
         break;
       case Form::kS2rCtaX:
-        result = block_x_;
+        write(i.destination, lane, block_x_);
         break;
       case Form::kS2rCtaY:
-        result = block_y_;
+        write(i.destination, lane, block_y_);
         break;
-      case Form::kUldcDescriptor:
-      case Form::kLdcuDescriptor:
-        continue;
-      default: {
-        const auto value = integerResult(i, a, b, c, chosen);
-        if (!value) fault("no model of this instruction");
-        result = *value;
-      }
+      default:
+        fault("no model of this instruction");
     }
-    if ((active >> lane & 1) != 0) write(i.destination, lane, result);
   }
-  if (i.form == Form::kISetPURR || i.form == Form::kISetPURI) writePredicate(i.predicate, truth, active);
 }
 
 void SassMachine::executeMemory(const Instruction& i, std::uint32_t active) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -53,6 +54,9 @@ class SassMachine {
   /// Perturbs results of MUFU by up to `units` units in the last place, since GPUs specify only an error bound.
   void setInaccuracy(std::uint32_t units) { inaccuracy_ = units; }
 
+  template <class T>
+  struct Operands;
+
   /// Runs one warp of a block to its end. Returns the number of issued instructions.
   std::size_t runWarp(unsigned warp, unsigned block_x, unsigned block_y);
 
@@ -87,19 +91,28 @@ class SassMachine {
   void checkWrite(const Timing& timing, const sass::Instruction& i, Place what);
   void markTiming(const sass::Instruction& i);
   void execute(const sass::Instruction& i);
-  void executeFloat(const sass::Instruction& i, std::uint32_t active);
-  void executeDouble(const sass::Instruction& i, std::uint32_t active);
-  void executeInteger(const sass::Instruction& i, std::uint32_t active);
+  template <class T>
+  void compute(const sass::Instruction& i, std::uint32_t active);
+  template <class T>
+  void compare(const sass::Instruction& i, std::uint32_t active);
+  void executeOther(const sass::Instruction& i, std::uint32_t active);
   void executeMemory(const sass::Instruction& i, std::uint32_t active);
   void executeControl(const sass::Instruction& i, std::uint32_t active);
   std::uint32_t predicate(unsigned number) const;
   void writePredicate(unsigned number, std::uint32_t value, std::uint32_t active);
   float inaccurate(float x);
-  float number(const sass::Instruction& i, unsigned slot, unsigned lane) const;
-  double wideNumber(const sass::Instruction& i, unsigned slot, unsigned lane) const;
+  template <class T>
+  T operand(const sass::Instruction& i, unsigned slot, unsigned lane) const;
   std::uint32_t bits(unsigned r, unsigned lane) const { return r == sass::kZero ? 0 : registers_[r][lane]; }
   std::uint64_t wideBits(unsigned r, unsigned lane) const;
   void write(unsigned r, unsigned lane, std::uint32_t value);
+  /// Of 32 bits, or of 64 in two registers.
+  template <class T>
+  void writeNumber(unsigned r, unsigned lane, T value) {
+    if (r == sass::kZero) return;
+    const auto wide = std::bit_cast<std::array<std::uint32_t, sizeof(T) / sizeof(std::uint32_t)>>(value);
+    for (unsigned word = 0; word < wide.size(); ++word) write(r + word, lane, wide[word]);
+  }
   std::uint32_t constant(std::uint32_t offset) const;
 
   std::span<const sass::Instruction> code_;

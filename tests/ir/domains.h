@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "ir/postfix.h"
+#include "ir/numbers/postfix.h"
 #include "ir/rows.h"
 
 namespace srjit {

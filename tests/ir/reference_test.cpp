@@ -21,9 +21,9 @@ struct Noisy {
   float value = 0;
 
   static inline Random* random = nullptr;
-  static Noisy sloppy(double exact) {
+  static Noisy sloppy(double exact, double ulp) {
     float v = static_cast<float>(exact);
-    if (!std::isfinite(v) || v == 0 || random->chance(0.5)) return of(v);
+    if (ulp < 1 || !std::isfinite(v) || v == 0 || random->chance(0.5)) return of(v);
     if (wide(v) < exact) return of(std::nextafter(v, HUGE_VALF));
     return of(wide(v) > exact ? std::nextafter(v, -HUGE_VALF) : v);
   }
@@ -52,13 +52,13 @@ struct Noisy {
 
 double wide(const Noisy& x) { return static_cast<double>(x.value); }
 
-#define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_DEFINE_##code(id, arity)
-#define SRJIT_DEFINE_kOperation(id, arity)
-#define SRJIT_DEFINE_kProgram(id, arity) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  [[maybe_unused]] Noisy id(const Noisy& x) { return Noisy::sloppy(real::id(wide(x))); }
-#define SRJIT_DEFINE_2(id) \
-  [[maybe_unused]] Noisy id(const Noisy& x, const Noisy& y) { return Noisy::sloppy(real::id(wide(x), wide(y))); }
+#define SRJIT_FUNCTION(id, arity, code, ulp_f32, ...) SRJIT_DEFINE_##code(id, arity, ulp_f32)
+#define SRJIT_DEFINE_kOperation(id, arity, ulp)
+#define SRJIT_DEFINE_kProgram(id, arity, ulp) SRJIT_DEFINE_##arity(id, ulp)
+#define SRJIT_DEFINE_1(id, ulp) \
+  [[maybe_unused]] Noisy id(const Noisy& x) { return Noisy::sloppy(real::id(wide(x)), ulp); }
+#define SRJIT_DEFINE_2(id, ulp) \
+  [[maybe_unused]] Noisy id(const Noisy& x, const Noisy& y) { return Noisy::sloppy(real::id(wide(x), wide(y)), ulp); }
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_DEFINE_kOperation

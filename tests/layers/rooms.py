@@ -3,8 +3,8 @@
 A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms that its
 row lists, of its own layer and of layers to its left, the installed headers in the root of its layer, and all layers to
 its left that have no rooms. The row of a room comes after the rows of the rooms that it includes, so there is no cycle.
-Sources in the root of a layer, and headers there that are not installed, may include every room of the layer; no room may
-include them, nor what FACADE has. Of a room in DOORS other rooms and layers include only the headers that it lists.
+Sources in the root of a layer may include every room of the layer; no room may include what FACADE has, but the rooms
+that it lists there. Of a room in DOORS other rooms and layers include only the headers that it lists.
 Tests in tests/<layer>/<room>/ may include what the room may include, and the rooms that TESTED_WITH adds.
 """
 
@@ -37,6 +37,7 @@ WORDS = {
     "runtime/subtrees": "cached values of subtrees",
     "runtime/tiers": "choice of the tier, background compilation",
     "runtime/pool": "evaluation on several GPUs at once, choice of devices",
+    "runtime/engine": "calls: checks and phases; losses, gradients, fits",
     "runtime/c_api": "the interface for C and other languages",
     "tools": "the command, benchmarks, set-up",
 }
@@ -55,7 +56,7 @@ ROOMS = {
     "runtime/platform": [],
     "runtime/cuda": ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels", "runtime/platform"],
     "runtime/cache": ["compiler/kernels", "runtime/platform"],
-    "runtime/evaluation": ["compiler/kernels", "runtime/platform"],
+    "runtime/evaluation": ["compiler/lowering", "runtime/platform"],
     "runtime/fit": [],
     "runtime/host": ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"],
     "runtime/gpu": ["runtime/platform", "runtime/cuda", "runtime/evaluation"],
@@ -68,6 +69,7 @@ ROOMS = {
     "runtime/tiers": ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
                      "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch", "runtime/subtrees"],
     "runtime/pool": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host", "runtime/tiers"],
+    "runtime/engine": ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/fit", "runtime/pool"],
     "runtime/c_api": ["runtime/platform"],
 }
 
@@ -78,7 +80,7 @@ DOORS = {
 }
 
 # Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.
-FACADE = {"runtime/engine.h": ["runtime/c_api"], "runtime/engine_parts.h": [], "runtime/engine_tasks.h": []}
+FACADE = {"runtime/engine.h": ["runtime/engine", "runtime/c_api"]}
 
 # Tests of a room may include what the room may include, and these rooms: others of the layer that they compare it with,
 # or whose code they run it on.

@@ -1,6 +1,8 @@
 #include "passes/pass.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -105,6 +107,17 @@ TEST(Registry, PassesAreRegisteredFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(count(), before + 80);
   EXPECT_FALSE(registerPass(identity("threaded-0-0")).ok());
+}
+
+TEST(Registry, PageOfTheDocumentationListsEveryStandardPass) {
+  std::ifstream file(SRJIT_SOURCE_DIR "/docs/internals/passes.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const Pipeline pipeline = Pipeline::standard(Math::kFast).withDerivatives();
+  for (const Pass& pass : pipeline.passes()) {
+    const char* exactness = pass.exactness == Exactness::kExact ? "exact" : "bounded";
+    EXPECT_THAT(page, HasSubstr("| `" + pass.name + "` | " + exactness + " |"));
+    EXPECT_THAT(page, HasSubstr("| " + pass.doc + " |\n"));
+  }
 }
 
 TEST(PrintDag, InlinesLeaves) {

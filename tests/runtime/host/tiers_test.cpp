@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Tiers,
                                          Mode{Precision::kF64, Math::kPrecise}, Mode{Precision::kF64, Math::kFast}),
                          nameOf);
 
-// Compiled code gains on arithmetic, and loses on functions (runtime/host/cost_model.h).
+// Compiled code gains on arithmetic, and loses on functions (runtime/host/executor.cpp).
 TEST(HostTierPolicy, CompilesWhereOperationsOutweighFunctions) {
   constexpr double kMany = 1000;
   const auto tierOf = [&](Math math, std::string_view text, double evaluations) {

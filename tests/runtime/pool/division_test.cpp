@@ -18,7 +18,7 @@ ProgramSource sourceOf(std::initializer_list<const char*> texts) {
   std::vector<Expression> expressions;
   for (const char* const text : texts) expressions.push_back(parse(text, Language::kInfix).value());
   ProgramSource source;
-  source.set(expressions, ProgramSource::Threads::kOne);
+  source.set(expressions, 0, false);
   return source;
 }
 

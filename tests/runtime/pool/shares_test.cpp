@@ -36,7 +36,7 @@ class PoolSharesMade : public testing::Test {
   static std::shared_ptr<const ProgramSource> source() {
     auto source = std::make_shared<ProgramSource>();
     source->math = Math::kStrict;
-    source->set(arithmeticWorkload(41, 30, 20, Precision::kF32).expressions, ProgramSource::Threads::kOne);
+    source->set(arithmeticWorkload(41, 30, 20, Precision::kF32).expressions, 0, false);
     return source;
   }
   Result<std::shared_ptr<const PoolShares>> sharesOn(DeviceNumbers devices, const Deadline& deadline = {}) {

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/engine_parts.h"
+#include "runtime/engine/parts.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
 #include "tools/bench/runs.h"

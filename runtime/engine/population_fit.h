@@ -12,7 +12,7 @@
 #include <tbb/enumerable_thread_specific.h>
 
 #include "passes/gradient/derivation.h"
-#include "runtime/engine_tasks.h"
+#include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/levenberg_marquardt.h"
 #include "runtime/fit/remake_rule.h"
@@ -30,11 +30,6 @@ struct FitEntry {
   /// Of a fit that was refined: the diagonal of (J'J)^-1 by parameter, and the rank of J.
   std::vector<double> inverse_diagonal = {};
   std::size_t rank = 0;
-};
-
-/// Of an object in memory that is given back as a whole.
-struct DestroyAlone {
-  void operator()(FitEntry* entry) const noexcept { std::destroy_at(entry); }
 };
 
 /// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
@@ -107,8 +102,7 @@ class PopulationFit {
   /// Of entries_, by the thread that made them: an allocation for each of their arrays makes threads wait for each
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
-  using EntryPointer = std::unique_ptr<FitEntry, DestroyAlone>;
-  std::vector<EntryPointer> entries_;    ///< those of expression e from e * starts on; null: it fails
+  std::vector<FitEntry*> entries_;       ///< those of expression e from e * starts on; null: it fails
   std::vector<Active> active_;           ///< those that go on
   std::vector<FitEntry*> in_program_;    ///< of derived_, by expression
   std::vector<std::uint8_t> goes_on_;    ///< of active_, after a pass

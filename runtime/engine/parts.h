@@ -13,7 +13,7 @@
 namespace srjit {
 
 struct EngineParts {
-  /// The driver, or why there is none; called for engines on a GPU alone.
+  /// The driver, or why there is none; called only for engines on a GPU.
   std::function<Result<std::shared_ptr<const Driver>>()> driver;
   std::shared_ptr<const ImageMaker> images;
   /// Into how many parts Engine::submitLoss() divides a population; 0: into as many as seems quickest.

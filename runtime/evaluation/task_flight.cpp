@@ -1,10 +1,5 @@
-// A task that one thread runs.
-#pragma once
-
 #include <atomic>
 #include <condition_variable>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -15,14 +10,13 @@
 #include "runtime/platform/guarded.h"
 
 namespace srjit {
+namespace {
 
 /// A call of `run`, by the thread that waits for a task that is awaited. Other tasks are run by a thread of the arena
 /// or by who waits, whoever is first: none depends on a thread that the system may refuse to start.
 class TaskFlight final : public Flight {
  public:
-  using Run = std::function<Result<Losses>(const Task& task)>;
-
-  TaskFlight(tbb::task_arena& arena, Task task, Run run) : arena_(arena), is_awaited_(task.is_awaited) {
+  TaskFlight(tbb::task_arena& arena, Task task, RunTask run) : arena_(arena), is_awaited_(task.is_awaited) {
     if (!is_awaited_) shared_->parameters.assign(task.parameters.begin(), task.parameters.end());
     shared_->run = [task = std::move(task), run = std::move(run)](const std::vector<double>& parameters) mutable {
       if (!task.is_awaited) task.parameters = parameters;
@@ -87,5 +81,11 @@ class TaskFlight final : public Flight {
   const bool is_awaited_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
+
+}  // namespace
+
+std::unique_ptr<Flight> flightOf(tbb::task_arena& arena, Task task, RunTask run) {
+  return std::make_unique<TaskFlight>(arena, std::move(task), std::move(run));
+}
 
 }  // namespace srjit

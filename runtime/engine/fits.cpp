@@ -14,11 +14,11 @@
 #include <tbb/parallel_for.h>
 
 #include "runtime/engine.h"
-#include "runtime/engine_tasks.h"
+#include "runtime/engine/population_fit.h"
+#include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/fit/refinement.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/population_fit.h"
 
 namespace srjit {
 
@@ -71,7 +71,7 @@ class FitRefiner {
     for (std::size_t i = 0; i < fits_.refinable_.size(); ++i) {
       if (fits_.refinable_[i] == 0) continue;
       FitEntry* const entry = fits_.winnerOf(i / fits_.startCount());
-      if (entry != fits_.entries_[i].get() || entry->fit.passes() >= fits_.options_.iterations) continue;
+      if (entry != fits_.entries_[i] || entry->fit.passes() >= fits_.options_.iterations) continue;
       const bool is_small = numbersOf(*entry) <= kMostNumbers;
       refined_.push_back({entry, entry->fit.isIllConditioned() && is_small, fit::Refinement(entry->fit)});
     }
@@ -110,7 +110,7 @@ class FitRefiner {
       source.setSelected(*fits_.source_, part.size(), [&](std::size_t i) { return part[i]->entry->expression; });
     });
     const CompileOptions compile{.expected_evaluations = 1, .expected_rows = data_.rows};
-    const Program program = deriveProgram(engine, source, fits_.program_, tangent, compile, fits_.base_.deadline);
+    const Program program = makeVariant(engine, fits_.program_, source.derive(tangent), compile, fits_.base_.deadline);
     std::vector<double> parameters;
     for (const Refined* one : part) {
       const std::span<const double> own = one->entry->fit.parameters();

@@ -1,4 +1,4 @@
-#include "runtime/population_fit.h"
+#include "runtime/engine/population_fit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -81,54 +81,33 @@ fit::LevenbergMarquardt::Rows rowsOf(const Dataset::State& data, const Derivatio
   return rows;
 }
 
-/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; a failure if there are no such
-/// indices.
+/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters.
 ProgramSource scaledSource(const ProgramSource& source) {
-  constexpr std::uint32_t kMostParameters = Expression::kMaxIndex - 1;
-  const Expression none = Expression::create({Token::constant(std::numeric_limits<double>::quiet_NaN())}).value();
-  std::vector<Expression> scaled(source.expressions.size(), none);
-  tbb::parallel_for(std::size_t{0}, scaled.size(), [&](std::size_t e) {
-    if (source.expressions[e].parameterCount() > kMostParameters) return;
-    const Expression f = source.expressions[e].expression();
-    const std::uint32_t offset = f.parameterCount(), factor = offset + 1;
-    std::vector<Token> tokens(f.tokens().begin(), f.tokens().end());
-    for (const Token& token :
-         {Token::parameter(factor), Token::operation(Op::kMul), Token::parameter(offset), Token::operation(Op::kAdd)}) {
-      tokens.push_back(token);
-    }
-    scaled[e] = Expression::create(std::move(tokens)).value();
-  });
   ProgramSource made = source.emptyLike();
-  made.set(scaled, ProgramSource::Threads::kArena);
-  for (std::size_t e = 0; e < scaled.size(); ++e) {
-    const std::uint32_t count = source.expressions[e].parameterCount();
-    if (count <= kMostParameters) continue;
-    const std::string message = fmt::format(
-        "{} parameters: expected at most {}, since the fit of a scaled loss has two more", count, kMostParameters);
-    made.invalid.push_back({e, Error{Errc::kInvalid, message, {}}});
-  }
+  made.setExtended(
+      source, source.expressions.size(), [](std::size_t e) { return e; },
+      [](std::uint32_t k) {
+        return std::vector{parameterCode(k + 1), codeOf(Op::kMul), parameterCode(k), codeOf(Op::kAdd)};
+      },
+      "the fit of a scaled loss has two more");
   return made;
 }
 
 /// The expressions of `source` with p * unit in place of the parameters `which` of each.
 ProgramSource inUnits(const ProgramSource& source, double unit, const std::vector<std::vector<std::uint32_t>>& which) {
-  std::vector<std::optional<Expression>> rewritten(source.expressions.size());
-  tbb::parallel_for(std::size_t{0}, rewritten.size(), [&](std::size_t e) {
-    const Expression f = source.expressions[e].expression();
+  ProgramSource made = source.emptyLike();
+  made.setEach(source.expressions.size(), [&](Population::Block& block, std::size_t e) {
     std::vector<Token> tokens;
-    for (const Token& token : f.tokens()) {
+    for (const Token& token : source.expressions[e]) {
       tokens.push_back(token);
       const bool is_parameter = token.kind == Token::Kind::kParameter;
       if (!is_parameter || !std::ranges::binary_search(which[e], token.index)) continue;
       tokens.push_back(Token::constant(unit));
       tokens.push_back(Token::operation(Op::kMul));
     }
-    rewritten[e] = Expression::create(std::move(tokens)).value();
+    block.add(Expression::create(std::move(tokens)).value());
+    return okStatus();
   });
-  std::vector<Expression> all;
-  for (std::optional<Expression>& one : rewritten) all.push_back(*std::move(one));
-  ProgramSource made = source.emptyLike();
-  made.set(all, ProgramSource::Threads::kArena);
   made.invalid = source.invalid;
   return made;
 }
@@ -165,8 +144,11 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
 
 // Visiting the arrays of a large population takes as long as a pass.
 PopulationFit::~PopulationFit() {
-  engine_.executor->execute(
-      [&] { tbb::parallel_for(std::size_t{0}, entries_.size(), [&](std::size_t i) { entries_[i].reset(); }); });
+  engine_.executor->execute([&] {
+    tbb::parallel_for(std::size_t{0}, entries_.size(), [&](std::size_t i) {
+      if (entries_[i] != nullptr) std::destroy_at(entries_[i]);
+    });
+  });
 }
 
 Result<Fits> PopulationFit::run() {
@@ -236,18 +218,18 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.of(source_->expressions[e]);
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
-      entries_[e * start_count + s] = EntryPointer(std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
+      entries_[e * start_count + s] = std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
           FitEntry{.fit = fit::ParameterFit(finder.start, linear, scale, &memory),
                    .error = nullptr,
                    .expression = e,
                    .start = s,
                    .weights = derivation_.skips_invalid ? 0 : weightSum(),
-                   .valid = derivation_.skips_invalid ? 0 : data_.rows}));
+                   .valid = derivation_.skips_invalid ? 0 : data_.rows});
       if (!in_units_.empty()) entries_[e * start_count + s]->fit.allowRestart();
     }
   });
-  for (const auto& entry : entries_) {
-    if (entry != nullptr) active_.push_back({.entry = entry.get()});
+  for (FitEntry* const entry : entries_) {
+    if (entry != nullptr) active_.push_back({.entry = entry});
   }
 }
 
@@ -278,11 +260,11 @@ void PopulationFit::makeProgram() {
   double seconds = 0;
   const auto make = [&](const ProgramSource& source) {
     const Stopwatch watch;
-    // So many evaluations as a fit of average length has, which decide about the tier.
+    // Evaluations of a fit of average length, which decide about the tier.
     constexpr double kUsualPasses = 15;
     const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
                                  .expected_rows = data_.rows};
-    Program made = deriveProgram(engine_, source, program_, derivation_, compile, base_.deadline);
+    Program made = makeVariant(engine_, program_, source.derive(derivation_), compile, base_.deadline);
     seconds = watch.seconds();
     return made;
   };
@@ -409,8 +391,11 @@ Fits PopulationFit::fits() {
 // Engine::loss() has these bits: its sums of scaled losses round less, it evaluates expressions without units, and its
 // sums are no means. Where they cannot be had, since the time of the call is over, those of the fit stay.
 void PopulationFit::takeLosses(Fits& fits) const {
-  const Result<Losses> losses = guarded(
-      [&] { return runLoss(engine_, base_.program, base_.data, fits.parameters, options_.loss, base_.deadline); });
+  const Result<Losses> losses = guarded([&] {
+    Task task = base_;
+    task.parameters = fits.parameters;
+    return runLoss(engine_, std::move(task), options_.loss);
+  });
   if (!losses) return;
   std::vector<bool> fails(fits.statuses.size());
   for (const std::vector<Failure>* failures : {&losses->failures, &std::as_const(fits.losses.failures)}) {
@@ -426,9 +411,9 @@ void PopulationFit::takeLosses(Fits& fits) const {
 FitEntry* PopulationFit::winnerOf(std::size_t expression) const {
   FitEntry* best = nullptr;
   const std::size_t starts = startCount();
-  for (const EntryPointer& entry : std::span(entries_).subspan(expression * starts, starts)) {
+  for (FitEntry* const entry : std::span(entries_).subspan(expression * starts, starts)) {
     if (entry == nullptr) break;
-    if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry.get();
+    if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
   }
   return best;
 }
