@@ -41,10 +41,7 @@ class MachineCalls : public Machines {
   std::vector<float> out_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, MachineCalls,
-                         testing::Combine(testing::Values(kProcessor, kOneGpu, kThreeGpus),
-                                          testing::Values(Precision::kF32)),
-                         nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(, MachineCalls, inSingle(kProcessor, kOneGpu, kThreeGpus), nameOfMachine);
 
 TEST_P(MachineCalls, EndWhereTheTimeIsOver) {
   const Engine late = engine_.withLimits({.max_seconds = 1e-9}).value();

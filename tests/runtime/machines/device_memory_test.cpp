@@ -68,8 +68,8 @@ class MachineMemory : public Machines {
   const Engine engine_ = machine_.engine();
 };
 
-INSTANTIATE_TEST_SUITE_P(, MachineMemory, inBothPrecisions(kOneGpu, kThreeGpus, kStreamingGpu, kStreamingGpus),
-                         nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Resident, MachineMemory, inBothPrecisions(kOneGpu, kThreeGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Streaming, MachineMemory, inSingle(kStreamingGpu, kStreamingGpus), nameOfMachine);
 
 TEST_P(MachineMemory, HasTheBitsOfOutputOnTheHost) {
   for (const std::size_t rows : {std::size_t{1}, std::size_t{130}, rowsOr(700)}) {

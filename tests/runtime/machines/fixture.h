@@ -34,8 +34,7 @@ inline constexpr MachineKind kProcessor{.name = "Cpu"}, kOneGpu{.name = "Gpu", .
 inline constexpr MachineKind kSubmitted{.name = "CpuSubmitted", .is_submitted = true},
     kSubmittedToGpu{.name = "GpuSubmitted", .gpus = 1, .is_submitted = true},
     kSubmittedToGpus{.name = "Gpus3Submitted", .gpus = 3, .is_submitted = true}, kC{.name = "C", .is_c = true},
-    kSubmittedThroughC{.name = "CSubmitted", .is_submitted = true, .is_c = true},
-    kThroughCToGpu{.name = "CGpuSubmitted", .gpus = 1, .is_submitted = true, .is_c = true};
+    kSubmittedThroughC{.name = "CSubmitted", .is_submitted = true, .is_c = true};
 
 /// A machine of a kind, and evaluations there. Arithmetic is strict.
 class Machine {
@@ -135,6 +134,10 @@ inline std::string nameOfMachine(const testing::TestParamInfo<std::tuple<Machine
   return std::string(std::get<0>(tested.param).name) + "_" + std::string(nameOf(std::get<1>(tested.param)));
 }
 
+template <class... Kinds>
+auto inSingle(const Kinds&... kinds) {
+  return testing::Combine(testing::Values(kinds...), testing::Values(Precision::kF32));
+}
 template <class... Kinds>
 auto inBothPrecisions(const Kinds&... kinds) {
   return testing::Combine(testing::Values(kinds...), testing::ValuesIn(kPrecisions));

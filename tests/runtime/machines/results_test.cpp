@@ -8,11 +8,13 @@ namespace srjit {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Processor, Machines, inBothPrecisions(kProcessor, kSubmitted), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(Gpu, Machines, inBothPrecisions(kOneGpu, kSubmittedToGpu), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(Gpus, Machines, inBothPrecisions(kTwoGpus, kThreeGpus, kEightGpus, kSubmittedToGpus),
-                         nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(Streaming, Machines, inBothPrecisions(kStreamingGpu, kStreamingGpus), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(ThroughC, Machines, inBothPrecisions(kC, kSubmittedThroughC, kThroughCToGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Gpu, Machines, inBothPrecisions(kOneGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(SubmittedToGpu, Machines, inSingle(kSubmittedToGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(ThreeGpus, Machines, inBothPrecisions(kThreeGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Gpus, Machines, inSingle(kTwoGpus, kEightGpus, kSubmittedToGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(StreamingGpu, Machines, inBothPrecisions(kStreamingGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(StreamingGpus, Machines, inSingle(kStreamingGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(ThroughC, Machines, inBothPrecisions(kC, kSubmittedThroughC), nameOfMachine);
 
 TEST_P(Machines, Predict) {
   const Engine engine = machine_.engine();

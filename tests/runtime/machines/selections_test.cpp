@@ -29,8 +29,7 @@ class MachineSelections : public Machines {
   const Engine engine_ = machine_.engine();
 };
 
-INSTANTIATE_TEST_SUITE_P(, MachineSelections, inBothPrecisions(kProcessor, kOneGpu, kTwoGpus, kEightGpus),
-                         nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(, MachineSelections, inBothPrecisions(kProcessor, kOneGpu, kThreeGpus), nameOfMachine);
 
 TEST_P(MachineSelections, RowsAreThoseOfAnUpload) {
   constexpr std::size_t kRows = 700;

@@ -146,8 +146,8 @@ TEST_P(ManyDevices, EveryDeviceHasAShare) {
   EXPECT_GT(program.info().nodes_after, 64U);
 }
 
-// Direct code is proved once for each kind of device: of four devices two are alike each. What a second engine launches
-// is what the first one launches without the self-tests.
+// Direct code is proved once for each kind of device: of four devices two are alike each. A second engine has no
+// self-tests.
 TEST(ManyDevicesTiersSlow, HaveTheSameBits) {
   FakeMachine machine(manyDevices(4));
   const Scratch directory;
@@ -162,7 +162,8 @@ TEST(ManyDevicesTiersSlow, HaveTheSameBits) {
   const Engine all = machine.engine(options);
   const std::size_t first = launches(all), second = launches(machine.engine(options));
   EXPECT_GE(second, 4U) << "each device has a share";
-  EXPECT_EQ(first, second + 2 * kSelfTestLaunches);
+  EXPECT_EQ(first / kSelfTestLaunches, 2U) << "of each kind of device";
+  EXPECT_LT(second, kSelfTestLaunches);
   const Dataset data = all.upload(w.view()).value();
   for (const Tier tier : {Tier::kDirect, Tier::kCompile}) {
     const Program program = all.compile(w.expressions, {.tier = tier});
