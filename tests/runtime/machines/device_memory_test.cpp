@@ -236,6 +236,32 @@ TEST_P(MachineMemory, IsReadInAnyLayout) {
   }
 }
 
+// If a device once lacks memory for a copy of the target beside adopted columns, a later call makes the copy.
+TEST_P(MachineMemory, ACopyThatFailsOnceIsMadeLater) {
+  if (machine_.kind.gpus == 1 || machine_.isStreaming()) GTEST_SKIP() << "no other device needs a copy";
+  const Workload w = workload(3, 20, 301, false);
+  std::vector<double> numbers;
+  for (const auto& column : w.columns) numbers.insert(numbers.end(), column.begin(), column.end());
+  const Program program = engine_.compile(w.expressions);
+  const Gradients expected = gradientsOf(cpu_, w, Tier::kInterpret, {});
+  for (const int owner : owners()) {
+    const CallersMemory columns(machine_, owner, numbers), target(machine_, owner, w.target);
+    std::size_t missed = 0;
+    for (const std::size_t n : {1, 2, 3, 4}) {
+      const Dataset data =
+          engine_.adopt({.columns = columns.matrix(301, w.columns.size(), 1, 301), .target = target.column()}).value();
+      machine_.model->driver.failAt("", n, CUDA_ERROR_OUT_OF_MEMORY, owner);
+      expectSameGradients(engine_.gradient(program, data, w.parameters).value(), expected, "without one");
+      machine_.model->driver.forgetFailures();
+      missed += data.state().copy_with_target == nullptr ? 1 : 0;
+      expectSameGradients(engine_.gradient(program, data, w.parameters).value(), expected, "with all");
+      ASSERT_NE(data.state().copy_with_target, nullptr);
+      EXPECT_THAT(data.state().copy_with_target->replicas, testing::Each(testing::NotNull()));
+    }
+    EXPECT_GT(missed, 0U);
+  }
+}
+
 TEST_P(MachineMemory, HasWeights) {
   Workload w = workload(7, 10, 200);
   Workload without = w;
