@@ -3,6 +3,7 @@
 
 #include "runtime/cuda/handles.h"
 #include "runtime/gpu/data.h"
+#include "runtime/pool/program.h"
 #include "tests/generators/selections.h"
 #include "tests/runtime/machines/fixture.h"
 
@@ -256,7 +257,7 @@ TEST_P(MachineMemory, ACopyThatFailsOnceIsMadeLater) {
       missed += data.state().copy_with_target == nullptr ? 1 : 0;
       expectSameGradients(engine_.gradient(program, data, w.parameters).value(), expected, "with all");
       ASSERT_NE(data.state().copy_with_target, nullptr);
-      EXPECT_THAT(data.state().copy_with_target->replicas, testing::Each(testing::NotNull()));
+      EXPECT_THAT(replicasOf(*data.state().copy_with_target), testing::Each(testing::NotNull()));
     }
     EXPECT_GT(missed, 0U);
   }
