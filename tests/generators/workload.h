@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -84,6 +85,12 @@ inline std::vector<double> predict(const Engine& engine, const Program& program,
 inline std::vector<double> predict(const Engine& engine, const Workload& w, Tier tier) {
   const Dataset data = engine.upload(w.view()).value();
   return predict(engine, engine.compile(w.expressions, {.tier = tier}), data, w.parameters);
+}
+
+/// The data of a workload, and then a program of its expressions.
+inline std::pair<Dataset, Program> prepared(const Engine& engine, const Workload& w,
+                                            const CompileOptions& options = {}) {
+  return {engine.upload(w.view()).value(), engine.compile(w.expressions, options)};
 }
 
 inline void expectSameBits(std::span<const double> a, std::span<const double> b, std::size_t rows, const char* what) {

@@ -44,6 +44,12 @@ std::string refusal(std::int32_t code, const Call& call) {
   return error.message;
 }
 
+/// The message of a call that must fail for its arguments.
+template <class Call>
+std::string invalid(const Call& call) {
+  return refusal(SRJIT_ERROR_INVALID, call);
+}
+
 inline srjit_matrix columnOf(const std::vector<double>& values) {
   auto matrix = sized<srjit_matrix>();
   matrix.data = values.data();

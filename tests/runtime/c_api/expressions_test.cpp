@@ -85,10 +85,9 @@ TEST_F(CInterface, TextIsParsedPrintedAndSimplified) {
   ASSERT_EQ(srjit_print(&population, 0, SRJIT_TEXT_POSTFIX, names, 2, text, 4, &length, nullptr), SRJIT_OK);
   EXPECT_STREQ(text, "mas");
   EXPECT_EQ(length, 8U);
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
-                      [&](auto error) {
-                        return srjit_print(&population, 2, SRJIT_TEXT_INFIX, names, 2, text, 4, &length, error);
-                      }),
+  EXPECT_THAT(invalid([&](auto error) {
+                return srjit_print(&population, 2, SRJIT_TEXT_INFIX, names, 2, text, 4, &length, error);
+              }),
               HasSubstr("expression 2 of 2"));
 }
 
@@ -129,7 +128,7 @@ TEST_F(CInterface, OptionsReachTheEngine) {
   options.passes = "none";
   EXPECT_GT(infoWith().nodes_after, nodes);  // x0 + 0*x1 is as it was
   const auto refused = [&] {
-    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+    return invalid([&](auto error) {
       srjit_program* program = nullptr;
       return srjit_compile_tokens(engine_.get(), tokens.get(), &options, &program, error);
     });
@@ -171,8 +170,7 @@ TEST_F(CInterface, ProgramsHaveFigures) {
   std::vector<std::uint64_t> offsets(3);
   ASSERT_EQ(srjit_program_parameter_offsets(program.get(), offsets.data(), 3, nullptr), SRJIT_OK);
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{0, 2, 4}));
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
-                      [&](auto e) { return srjit_program_parameter_offsets(program.get(), offsets.data(), 2, e); }),
+  EXPECT_THAT(invalid([&](auto e) { return srjit_program_parameter_offsets(program.get(), offsets.data(), 2, e); }),
               HasSubstr("count is 2, expected 3"));
   const std::vector<double> given{1, 2, 0, -4};
   std::vector<double> starts(12);
@@ -188,8 +186,8 @@ TEST_F(CInterface, ProgramsHaveFigures) {
       return srjit_program_draw_starts(program.get(), given.data(), size, count, 9, starts.data(), e);
     };
   };
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(3, 3)), HasSubstr("3 start values: expected the program's 4"));
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, refused(4, 0)), HasSubstr("0 starts: expected at least 1"));
+  EXPECT_THAT(invalid(refused(3, 3)), HasSubstr("3 start values: expected the program's 4"));
+  EXPECT_THAT(invalid(refused(4, 0)), HasSubstr("0 starts: expected at least 1"));
   EXPECT_NE(refused(4, std::numeric_limits<std::uint64_t>::max())(nullptr), SRJIT_OK) << "more than memory holds";
   const auto none = compile({"x0"});
   EXPECT_EQ(

@@ -46,7 +46,7 @@ TEST_F(CInterface, ArgumentsOutOfRange) {
   const std::int64_t offsets[] = {0};
   population.offsets = offsets;
   const auto refused = [&] {
-    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+    return invalid([&](auto error) {
       srjit_program* program = nullptr;
       return srjit_compile(engine_.get(), &population, nullptr, &program, error);
     });
@@ -59,7 +59,7 @@ TEST_F(CInterface, ArgumentsOutOfRange) {
   srjit_data view = view_;
   view.columns = &columns;
   const auto refusedData = [&] {
-    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+    return invalid([&](auto error) {
       srjit_dataset* data = nullptr;
       return srjit_dataset_create(engine_.get(), &view, &data, error);
     });
@@ -80,10 +80,9 @@ TEST_F(CInterface, ArgumentsOutOfRange) {
   const auto program = compile({"p0"});
   auto fits = sized<srjit_fits>();
   const double start = 1;
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
-                      [&](auto error) {
-                        return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
-                      }),
+  EXPECT_THAT(invalid([&](auto error) {
+                return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
+              }),
               HasSubstr("NaN"));
 }
 
@@ -93,7 +92,7 @@ TEST_F(CInterface, CompileOptionsOutOfRangeAreRefused) {
   population.offsets = offsets;
   auto options = sized<srjit_compile_options>();
   const auto refused = [&] {
-    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+    return invalid([&](auto error) {
       srjit_program* program = nullptr;
       return srjit_compile(engine_.get(), &population, &options, &program, error);
     });
@@ -109,30 +108,25 @@ TEST_F(CInterface, NullsAreRefused) {
   const auto program = compile({"x0"});
   auto losses = sized<srjit_losses>();
   EXPECT_EQ(
-      refusal(SRJIT_ERROR_INVALID,
-              [&](auto e) { return srjit_loss(nullptr, program.get(), data_.get(), nullptr, 0, nullptr, &losses, e); }),
+      invalid([&](auto e) { return srjit_loss(nullptr, program.get(), data_.get(), nullptr, 0, nullptr, &losses, e); }),
       "engine is NULL");
-  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
-                    [&](auto e) {
-                      return srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, e);
-                    }),
+  EXPECT_EQ(invalid([&](auto e) {
+              return srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, e);
+            }),
             "data is NULL");
-  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
-                    [&](auto e) {
-                      return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 2, nullptr, &losses, e);
-                    }),
+  EXPECT_EQ(invalid([&](auto e) {
+              return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 2, nullptr, &losses, e);
+            }),
             "parameters is NULL");
-  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(nullptr, nullptr, e); }),
-            "engine is NULL");
+  EXPECT_EQ(invalid([&](auto e) { return srjit_engine_create(nullptr, nullptr, e); }), "engine is NULL");
   auto empty = sized<srjit_matrix>();
   empty.rows = empty.columns = 1;
   srjit_data view = view_;
   view.columns = &empty;
-  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
-                    [&](auto e) {
-                      srjit_dataset* none = nullptr;
-                      return srjit_dataset_create(engine_.get(), &view, &none, e);
-                    }),
+  EXPECT_EQ(invalid([&](auto e) {
+              srjit_dataset* none = nullptr;
+              return srjit_dataset_create(engine_.get(), &view, &none, e);
+            }),
             "data of columns is NULL");
   srjit_engine_free(nullptr);
   srjit_pending_free(nullptr);
@@ -171,7 +165,7 @@ TEST_F(CInterface, LimitsRefuse) {
       HasSubstr("max_call_nodes"));
   options.max_seconds = -1;
   srjit_engine* refused = nullptr;
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &refused, e); }),
+  EXPECT_THAT(invalid([&](auto e) { return srjit_engine_create(&options, &refused, e); }),
               HasSubstr("max_seconds is -1"));
 }
 
@@ -179,8 +173,7 @@ TEST_F(CInterface, ErrorsAreText) {
   auto options = sized<srjit_engine_options>();
   options.device = "tpu";
   srjit_engine* engine = nullptr;
-  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &engine, e); }),
-              HasSubstr("tpu"));
+  EXPECT_THAT(invalid([&](auto e) { return srjit_engine_create(&options, &engine, e); }), HasSubstr("tpu"));
   srjit_error error = newError();
   Error longest{Errc::kIo, std::string(979, 'x') + "\u00e9\u00e9\u00e9", Span{2, 3, 4}};
   writeError(longest, &error);

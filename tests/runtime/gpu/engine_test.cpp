@@ -1,8 +1,9 @@
-// The engine on a model of a GPU gives the numbers of the CPU engine: strict arithmetic, bit for bit, in every tier,
-// chunk and batch.
+// What an engine on a model of a GPU copies and launches, expressions that fail there, and its notices. Its results are
+// tests of tests/runtime/machines.
 
 #include <gmock/gmock.h>
 
+#include "tests/generators/derivatives.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
@@ -12,55 +13,6 @@ class DeviceEngine : public testing::TestWithParam<Precision> {
  protected:
   EngineOptions strict() const { return {.precision = GetParam(), .math = Math::kStrict}; }
 };
-
-TEST_P(DeviceEngine, PredictsAsTheCpuDoes) {
-  FakeMachine machine({.lag = true});
-  const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  for (const std::size_t rows : {1, 3, 127, 128, 129, 362, 1300}) {
-    const Workload w = arithmeticWorkload(rows, 40, rows, GetParam());
-    const std::vector<double> expected = predict(cpu, w, Tier::kInterpret);
-    expectSameBits(predict(gpu, w, Tier::kInterpret), expected, rows, "interpreter");
-    expectSameBits(predict(gpu, w, Tier::kCompile), expected, rows, "compiled");
-  }
-}
-
-TEST_P(DeviceEngine, SumsLossesAsTheCpuDoes) {
-  FakeMachine machine({.lag = true});
-  const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  for (const std::size_t rows : {1, 127, 129, 362, 4200}) {
-    for (const bool weighted : {false, true}) {
-      const Workload w = withShares(arithmeticWorkload(rows, rows > 1000 ? 6 : 25, rows, GetParam(), weighted));
-      for (const LossInfo& info : allLosses()) {
-        const LossKind kind = info.kind;
-        for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
-          const LossOptions options{kind, nan};
-          const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
-          expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, options), expected, "interpreter");
-          expectSameLosses(lossesOf(gpu, w, Tier::kCompile, options), expected, "compiled");
-        }
-      }
-    }
-  }
-}
-
-TEST_P(DeviceEngine, StreamsDataAboveTheMemoryLimit) {
-  FakeMachine machine({.lag = true});
-  EngineOptions options = strict();
-  options.device_bytes = 300'000;  // less than the data take, so that they come in chunks of 4096 rows
-  const Engine gpu = machine.engine(options);
-  const Engine cpu = cpuEngine(GetParam());
-  const std::size_t rows = 3 * 4096 + 1777;
-  const Workload w = arithmeticWorkload(5, 6, rows, GetParam(), true);
-  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-    expectSameLosses(lossesOf(gpu, w, tier, {LossKind::kMse, NanPolicy::kSkip}),
-                     lossesOf(cpu, w, Tier::kInterpret, {LossKind::kMse, NanPolicy::kSkip}), "streamed losses");
-    expectSameBits(predict(gpu, w, tier), predict(cpu, w, Tier::kInterpret), rows, "streamed predictions");
-  }
-  EXPECT_GT(machine.driver.count("cuMemcpy2DAsync"), 8U);
-  EXPECT_GT(machine.driver.count("cuMemHostRegister"), 0U);
-}
 
 TEST_P(DeviceEngine, StreamsColumnsThatAreLongerThanAPitch) {
   FakeMachine machine({.devices = {FakeDevice{.max_pitch = 4'000}}, .lag = true});
@@ -81,8 +33,7 @@ TEST_P(DeviceEngine, NewParametersCostOneCopyAndNoEncoding) {
   const Engine gpu = machine.engine(strict());
   const Engine cpu = cpuEngine(GetParam());
   Workload w = arithmeticWorkload(6, 30, 500, GetParam());
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   for (double& p : w.parameters) p = 2 * p + 1;
   machine.driver.forgetCalls();
@@ -99,8 +50,7 @@ TEST_P(DeviceEngine, CompiledKernelsAreOneGraph) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());
   const Workload w = arithmeticWorkload(8, 100, 500, GetParam());
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
   machine.driver.forgetCalls();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
@@ -110,90 +60,76 @@ TEST_P(DeviceEngine, CompiledKernelsAreOneGraph) {
   EXPECT_EQ(program.status().compiled, 100U);
 }
 
-TEST_P(DeviceEngine, ReadsAdoptedColumnsInPlace) {
-  FakeMachine machine({.lag = true});
-  const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  const std::size_t rows = 300, columns = 5;
-  const Workload w = arithmeticWorkload(9, 30, rows, GetParam());
-  const auto element = static_cast<std::size_t>(bytesOf(GetParam()));
-  const auto bytesOfValues = [&](const auto& at, std::size_t count) {
-    std::vector<std::byte> bytes(count * element);
-    for (std::size_t i = 0; i < count; ++i) {
-      const double value = at(i);
-      if (element == 8) {
-        std::memcpy(&bytes[i * 8], &value, 8);
-      } else {
-        const auto narrow = static_cast<float>(value);
-        std::memcpy(&bytes[i * 4], &narrow, 4);
-      }
-    }
-    return bytes;
-  };
-  const auto e = static_cast<std::ptrdiff_t>(element);
-  const CUdeviceptr by_column = machine.driver.allocateForeign(
-      bytesOfValues([&](std::size_t i) { return w.columns[i / rows][i % rows]; }, rows * columns));
-  const CUdeviceptr by_row = machine.driver.allocateForeign(
-      bytesOfValues([&](std::size_t i) { return w.columns[i % columns][i / columns]; }, rows * columns));
-  const CUdeviceptr target =
-      machine.driver.allocateForeign(bytesOfValues([&](std::size_t i) { return w.target[i / 2]; }, 2 * rows));
-  const DeviceMatrix target_view{target, rows, 1, 2 * e, 0, GetParam()};
-  const Losses expected = lossesOf(cpu, w, Tier::kInterpret, {});
-  const std::vector<double> predictions = predict(cpu, w, Tier::kInterpret);
-  const DeviceMatrix layouts[] = {
-      {by_column, rows, columns, e, e * static_cast<std::ptrdiff_t>(rows), GetParam()},
-      {by_row, rows, columns, e * static_cast<std::ptrdiff_t>(columns), e, GetParam()},
-  };
-  for (const DeviceMatrix& layout : layouts) {
-    const std::size_t before = machine.driver.usedBytes();
-    const Dataset data = gpu.adopt({.columns = layout, .target = target_view}).value();
-    EXPECT_LT(machine.driver.usedBytes() - before, 3 * rows * element) << "columns are not copied";
-    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-      const Program program = gpu.compile(w.expressions, {.tier = tier});
-      expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "adopted columns");
-      expectSameBits(predict(gpu, program, data, w.parameters), predictions, rows, "adopted columns");
-    }
-  }
-  for (const CUdeviceptr address : {by_column, by_row, target}) machine.driver.freeForeign(address);
-}
-
-TEST_P(DeviceEngine, ManyColumnsAreStagedInSections) {
+// One launch for all expressions and parameters, whose graphs were made before.
+TEST_P(DeviceEngine, NewParametersOfGradientsCostOneCopyAndNoEncoding) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  const GeneratorOptions options{
-      .seed = 3, .min_nodes = 1, .max_nodes = 30, .variables = 400, .ops = arithmeticOps(), .constant_probability = 0};
-  const Workload w = Workload::random(options, 60, 200, Spread::kTame, GetParam());
-  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpu, w, Tier::kInterpret), 200, "sections");
+  Workload w = arithmeticWorkload(6, 30, 500, GetParam());
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(gpu.gradient(program, data, w.parameters).ok());
+  for (double& p : w.parameters) p = 2 * p + 1;
+  machine.driver.forgetCalls();
+  const Gradients got = gpu.gradient(program, data, w.parameters).value();
+  expectSameGradients(got, gradientsOf(cpuEngine(GetParam()), w, Tier::kInterpret, {}), "new parameters");
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
+  EXPECT_EQ(machine.driver.count("cuMemcpyDtoHAsync"), 1U);
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
 }
-
-TEST_P(DeviceEngine, MissingVariablesAreFailures) {
+TEST_P(DeviceEngine, SeveralVectorsOfParametersAreOneLaunch) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  Workload w = arithmeticWorkload(12, 20, 100, GetParam());
-  w.columns.resize(3);
-  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-    const Losses got = lossesOf(gpu, w, tier, {}), expected = lossesOf(cpu, w, Tier::kInterpret, {});
-    expectSameLosses(got, expected, "data of three columns");
-    ASSERT_FALSE(got.failures.empty());
-    EXPECT_EQ(got.failures[0].error.message, expected.failures[0].error.message);
-  }
-}
-
-TEST_P(DeviceEngine, AcceptsAnEmptyBatch) {
-  FakeMachine machine;
-  const Engine gpu = machine.engine(strict());
-  const Workload w = arithmeticWorkload(12, 0, 100, GetParam());
-  for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kAuto}) {
-    EXPECT_TRUE(lossesOf(gpu, w, tier, {}).values.empty());
-    EXPECT_TRUE(predict(gpu, w, tier).empty());
-  }
+  const Workload w = arithmeticWorkload(81, 20, 300, GetParam());
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
+  const std::vector<double> parameters(w.parameters.size() * 7, 0.5);
+  ASSERT_TRUE(gpu.loss(program, data, parameters).ok());
+  machine.driver.forgetCalls();
+  ASSERT_TRUE(gpu.loss(program, data, parameters).ok());
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, DeviceEngine, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& tested) { return std::string(nameOf(tested.param)); });
 
+// No kernel writes sums of such an expression.
+TEST(DeviceGradientOfAFailure, IsNaNAndDisturbsNoOther) {
+  const auto run = [](const Dag& dag, const PassContext&) -> Dag {
+    if (dag.variableCount() == 3) throw std::runtime_error("pass failure");
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"throws-for-x2", run, Exactness::kExact, "a pass of a test"}).ok());
+  const Pipeline pipeline = Pipeline::parse("standard,throws-for-x2,schedule", Math::kStrict).value();
+  Workload w;
+  for (const char* const text : {"p0 * x0", "p0 * x2 + p1", "p0 * x1"}) {
+    w.expressions.push_back(parse(text, Language::kInfix).value());
+  }
+  w.columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}, {1, 1, 2, 2, 3}};
+  w.target = {2, 1, 4, 3, 6};
+  w.parameters = {1, 1, 1, 1};
+  FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}, .lag = true});
+  for (const char* const device : {"cuda:0", "cuda:all"}) {
+    const Engine engine = machine.engine({.device = device, .math = Math::kStrict});
+    const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret, .pipeline = pipeline});
+    for (const LossKind kind : {LossKind::kMse, LossKind::kHuber}) {
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
+        const LossOptions loss{.kind = kind, .nan = nan};
+        const Gradients got = engine.gradient(program, data, w.parameters, {.loss = loss}).value();
+        for (const Losses& losses : {got.losses, engine.loss(program, data, w.parameters, loss).value()}) {
+          ASSERT_EQ(losses.failures.size(), 1U);
+          EXPECT_EQ(losses.failures[0].expression, 1U);
+          EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x2: pass failure");
+          EXPECT_TRUE(std::isnan(losses.values[1]));
+          EXPECT_EQ(losses.valid_rows[1], 0U);
+          EXPECT_TRUE(std::isfinite(losses.values[0]) && std::isfinite(losses.values[2]));
+        }
+        EXPECT_TRUE(std::isnan(got.derivatives[1]) && std::isnan(got.derivatives[2]));
+        EXPECT_TRUE(std::isfinite(got.derivatives[0]) && std::isfinite(got.derivatives[3]));
+      }
+    }
+    const Gradients none = engine.gradient(engine.compile(std::span<const Expression>()), data, {}).value();
+    EXPECT_TRUE(none.losses.values.empty() && none.losses.failures.empty() && none.derivatives.empty());
+  }
+}
 TEST(DeviceEngineNotices, AutoSaysWhyItDoesNotTakeTheGpu) {
   FakeMachine old({.devices = {FakeDevice{.capability = 60}}});
   const Engine engine = createEngine({.device = "auto"}, old.parts()).value();

@@ -161,8 +161,7 @@ TEST(DeviceFaults, OutOfMemoryReportsSizes) {
   FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 4 << 20}}});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = megabytes(64, 9000);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "sums of chunks fit";
   std::vector<float> out(w.expressions.size() * w.rows());
   const auto predicted = gpu.evaluate(program, data, w.parameters, std::span<float>(out));
@@ -243,57 +242,12 @@ TEST(DeviceFaults, IdleMemoryIsReclaimedForModulesGraphsAndPinnedMemory) {
   }
 }
 
-TEST(DeviceFaults, ForkedChildGetsAnError) {
-  constexpr unsigned kSeconds = 60;
-  for (const bool on_gpu : {true, false}) {
-    SCOPED_TRACE(on_gpu);
-    FakeMachine machine({.lag = true});
-    const Workload w = arithmeticWorkload(37, 30, 300, Precision::kF32);
-    std::optional<Engine> engine = on_gpu ? machine.engine({.math = Math::kStrict}) : cpuEngine(Precision::kF32);
-    std::optional<Dataset> data = engine->upload(w.view()).value();
-    std::optional<Program> program = engine->compile(w.expressions, {.tier = Tier::kInterpret});
-    const Losses expected = engine->loss(*program, *data, w.parameters).value();
-    std::optional<Pending<Losses>> pending = engine->submitLoss(*program, *data, w.parameters).value();
-    const auto child = [&] {
-      alarm(kSeconds);  // instead of hanging for ever
-      const auto isTold = [](const auto& result) {
-        return !result && result.error().code == Errc::kMachine &&
-               result.error().message == "an engine that was made before this process was forked";
-      };
-      std::vector<float> out(w.expressions.size() * w.rows());
-      if (!isTold(engine->upload(w.view()))) return 1;
-      if (!isTold(engine->rows(*data, 0, 1)) || !isTold(engine->sample(*data, 1, 1))) return 10;
-      if (!isTold(engine->withWeights(*data, w.target))) return 11;
-      if (!isTold(engine->loss(*program, *data, w.parameters))) return 2;
-      if (!isTold(engine->evaluate(*program, *data, w.parameters, std::span<float>(out)))) return 3;
-      if (!isTold(engine->prepare(*program, *data, LossOptions{}))) return 4;
-      if (!isTold(engine->submitLoss(*program, *data, w.parameters))) return 5;
-      const Program made = engine->compile(w.expressions, {.tier = Tier::kCompile, .data = &*data});
-      if (made.failures().size() != w.expressions.size() || made.failures()[0].error.code != Errc::kMachine) return 6;
-      // More than one block of a population, which other threads would fill in the parent.
-      const std::vector<Expression> many(3 * Population::kBlock, w.expressions[0]);
-      if (engine->compile(many).failures().size() != many.size()) return 9;
-      if (!pending->ready() || !isTold(std::move(*pending).result())) return 7;
-      if (engine->cacheStats().misses != 0) return 8;
-      pending.reset();
-      program.reset();
-      data.reset();
-      engine.reset();
-      return 0;
-    };
-    EXPECT_EQ(ended(startChild(child)), 0);
-    expectSameLosses(std::move(*pending).result().value(), expected, "in flight at the fork");
-    expectSameLosses(engine->loss(*program, *data, w.parameters).value(), expected, "in the parent, later");
-  }
-}
-
 TEST(DeviceFaults, LostDeviceFailsEveryEvaluation) {
   FakeMachine machine;
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
     const Workload w = arithmeticWorkload(33, 20, 300, Precision::kF32);
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+    const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
     ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
     machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     for (int i = 0; i < 2; ++i) {
@@ -312,8 +266,7 @@ TEST(DeviceFaults, InterpreterCompileFailure) {
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(34, 20, 300, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   const Result<Losses> losses = gpu.loss(program, data, w.parameters);
   ASSERT_FALSE(losses.ok());
   EXPECT_EQ(losses.error().message, "no assembler");
@@ -344,8 +297,7 @@ TEST(DeviceFaults, FailedPendingIsReadyWithItsError) {
   const Workload w = arithmeticWorkload(36, 10, 50, Precision::kF32);
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}));
   machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_ADDRESS);
   auto pending = gpu.submitLoss(program, data, w.parameters);

@@ -27,26 +27,6 @@ Fits fitsOf(const Engine& engine, const Workload& w, Tier tier) {
   return engine.fit(engine.compile(w.expressions, {.tier = tier}), data, w.parameters).value();
 }
 
-TEST(DeviceFit, OfOtherLossesEqualsTheProcessors) {
-  const Workload w = withShares(fitWorkload(Precision::kF64));
-  const EngineOptions options{.precision = Precision::kF64, .math = Math::kStrict};
-  FakeMachine machine({.lag = true});
-  const Engine gpu = machine.engine(options), cpu = cpuEngine(Precision::kF64);
-  for (const LossOptions& loss :
-       {LossOptions{.kind = LossKind::kScaledR2}, LossOptions{.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
-        LossOptions{.kind = LossKind::kMae, .nan = NanPolicy::kReject}, LossOptions{.kind = LossKind::kLogLoss},
-        LossOptions{.custom = parse("abs(f - y)^1.5", Language::kInfix, {"f", "y", "w"}).value()}}) {
-    const auto fitsOn = [&](const Engine& engine) {
-      const Dataset data = engine.upload(w.view()).value();
-      return engine.fit(engine.compile(w.expressions), data, w.parameters, {.loss = loss, .iterations = 12}).value();
-    };
-    const Fits fits = fitsOn(gpu), expected = fitsOn(cpu);
-    expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
-    expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
-    EXPECT_EQ(fits.statuses, expected.statuses);
-  }
-}
-
 /// Compares fits in which something failed after the first pass with those without. Gives whether some failed.
 bool hasFailuresOf(const Fits& fits, const Fits& expected) {
   for (std::size_t e = 0; e < fits.statuses.size(); ++e) {
@@ -74,8 +54,7 @@ TEST(DeviceFit, AFaultIsAStatusOfTheFitsThatGoOn) {
     for (std::size_t n = 1; n < 16; ++n) {
       FakeMachine machine;
       const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
-      const Dataset data = gpu.upload(w.view()).value();
-      const Program program = gpu.compile(w.expressions);
+      const auto [data, program] = prepared(gpu, w);
       if (is_lost) {
         machine.driver.failKernel(n, CUDA_ERROR_ILLEGAL_ADDRESS);
       } else {
@@ -93,51 +72,6 @@ TEST(DeviceFit, AFaultIsAStatusOfTheFitsThatGoOn) {
     }
     EXPECT_GT(errors, 0U);
     EXPECT_GT(parts, 2U);
-  }
-}
-
-TEST(DeviceFit, EqualsTheProcessors) {
-  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    FakeMachine machine({.lag = true});
-    const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict});
-    const Workload w = fitWorkload(precision);
-    const Fits expected = fitsOf(cpuEngine(precision), w, Tier::kInterpret);
-    for (const Tier tier : {Tier::kInterpret, Tier::kDirect}) {
-      const Fits fits = fitsOf(gpu, w, tier);
-      expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
-      expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
-      EXPECT_EQ(fits.iterations, expected.iterations);
-      EXPECT_EQ(fits.statuses, expected.statuses);
-    }
-  }
-}
-
-// The columns of a quadratic over years: the device gives the residuals and the derivatives of each row.
-TEST(DeviceFit, RefinedOnesEqualTheProcessors) {
-  for (const Precision precision : kPrecisions) {
-    Workload w;
-    w.columns.resize(2);
-    for (int row = 0; row < 500; ++row) {
-      w.columns[0].push_back(1990 + 0.06 * row);
-      w.columns[1].push_back(0.1 + row % 7);
-      w.target.push_back(std::sin(0.1 * row) + 0.002 * row);
-      w.weights.push_back(1 + row % 3);
-    }
-    w.expressions = {infix("p0 + x0*(p1 + x0*p2)"), infix("p0*x1"), infix("p0 + x0*(p1 + x0*(p2 + x1*p3))")};
-    w.parameters = {1, 1, 1, 1, 1, 1, 1, 1};
-    const Fits expected = fitsOf(cpuEngine(precision), w, Tier::kInterpret);
-    EXPECT_EQ(expected.statuses[0], FitStatus::kConverged);
-    EXPECT_TRUE(std::isfinite(expected.standard_errors[2]));
-    for (const char* device : {"cuda:0", "cuda:0,1"}) {
-      FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}, .lag = true});
-      const Engine gpu = machine.engine({.device = device, .precision = precision, .math = Math::kStrict});
-      const Fits fits = fitsOf(gpu, w, Tier::kInterpret);
-      expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
-      expectSameBits(fits.standard_errors, expected.standard_errors, 1, "standard errors");
-      expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
-      EXPECT_EQ(fits.iterations, expected.iterations);
-      EXPECT_EQ(fits.statuses, expected.statuses);
-    }
   }
 }
 
@@ -179,54 +113,11 @@ TEST(DeviceFit, ProgramsOfManySlotsAreLaunchedApart) {
   }
 }
 
-/// What `run` gives of a program whose code is made at once, and of a deferred one that nothing was evaluated of.
-template <class Run>
-void expectSameDeferred(FakeMachine& machine, const std::string& device, const Run& run) {
-  const Workload w = fitWorkload(Precision::kF32);
-  const Engine engine = machine.engine({.device = device, .math = Math::kStrict, .tier = Tier::kInterpret});
-  const Dataset data = engine.upload(w.view()).value();
-  const auto valuesOf = [&](bool deferred) {
-    return run(engine, engine.compile(w.expressions, {.deferred = deferred}), data, w.parameters);
-  };
-  const std::vector<double> values = valuesOf(true);
-  ASSERT_FALSE(values.empty());
-  expectSameBits(values, valuesOf(false), 1, device.c_str());
-}
-
-TEST(DeferredProgram, FirstEvaluationsOfAnyKindAreTheSame) {
-  for (const std::string& device : {std::string("cpu"), std::string("cuda:0"), std::string("cuda:0,1")}) {
-    FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}});
-    const auto expectSame = [&](const auto& run) { expectSameDeferred(machine, device, run); };
-    using Parameters = std::vector<double>;
-    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
-      return e.loss(p, d, x).value().values;
-    });
-    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
-      return e.submitLoss(p, d, x).value().result().value().values;
-    });
-    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
-      Parameters twice = x;
-      twice.insert(twice.end(), x.begin(), x.end());
-      return e.loss(p, d, twice).value().values;
-    });
-    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
-      return e.gradient(p, d, x).value().derivatives;
-    });
-    expectSame([](const Engine& e, const Program& p, const Dataset& d, const Parameters& x) {
-      EXPECT_TRUE(e.prepare(p, d, LossOptions()).ok());
-      std::vector<float> out(p.size() * d.rows());
-      EXPECT_TRUE(e.submitEvaluate(p, d, x, std::span(out)).value().result().ok());
-      return Parameters(out.begin(), out.end());
-    });
-  }
-}
-
 TEST(DeferredProgram, HasAStatusFromItsFirstEvaluationOn) {
   const Workload w = fitWorkload(Precision::kF32);
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.deferred = true});
+  const auto [data, program] = prepared(gpu, w, {.deferred = true});
   EXPECT_EQ(program.status().evaluations, 0U);
   gpu.loss(program, data, w.parameters).value();
   gpu.loss(program, data, w.parameters).value();
@@ -243,8 +134,7 @@ TEST(DeferredProgram, AFaultWhileCodeIsMadeIsAnErrorOfTheEvaluation) {
   }();
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.deferred = true});
+  const auto [data, program] = prepared(gpu, w, {.deferred = true});
   machine.driver.failAt("cuMemcpyHtoDAsync", 1, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(gpu.loss(program, data, w.parameters).error().code, Errc::kMachine);
   EXPECT_TRUE(program.failures().empty());

@@ -12,18 +12,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kDeviceInstant = 1e-9;
-
 template <class T>
 void expectLateOnDevice(const Result<T>& result, const char* what) {
   ASSERT_FALSE(result) << what;
   EXPECT_EQ(result.error().code, Errc::kLimit) << what;
   EXPECT_THAT(result.error().message, HasSubstr("max_seconds")) << what;
-}
-
-void expectAllLateOnDevice(const Program& program, std::size_t count, const char* what) {
-  ASSERT_EQ(program.failures().size(), count) << what;
-  for (const Failure& failure : program.failures()) EXPECT_EQ(failure.error.code, Errc::kLimit) << what;
 }
 
 /// The machine and the names of its devices.
@@ -36,31 +29,7 @@ class DeviceLimitsOfCalls : public testing::TestWithParam<LimitedMachine> {
  protected:
   FakeMachine machine_{FakeOptions{.devices = std::vector<FakeDevice>(GetParam().devices)}};
   const Engine engine_ = machine_.engine({.device = GetParam().device, .math = Math::kStrict});
-  const Engine late_ = engine_.withLimits({.max_seconds = kDeviceInstant}).value();
 };
-
-TEST_P(DeviceLimitsOfCalls, EndWhereTheTimeIsOver) {
-  const Workload w = arithmeticWorkload(3, 20, 300, Precision::kF32);
-  const Dataset data = engine_.upload(w.view()).value();
-  for (const Tier tier : {Tier::kAuto, Tier::kInterpret, Tier::kCompile}) {
-    expectAllLateOnDevice(late_.compile(w.expressions, {.tier = tier}), w.expressions.size(), nameOf(tier));
-    const Program program = engine_.compile(w.expressions, {.tier = tier});
-    std::vector<float> out(w.expressions.size() * w.rows());
-    expectLateOnDevice(late_.loss(program, data, w.parameters), "loss");
-    expectLateOnDevice(late_.loss(program, data, w.parameters, {.kind = LossKind::kNmse}), "loss of graphs");
-    expectLateOnDevice(late_.evaluate(program, data, w.parameters, std::span<float>(out)), "evaluate");
-    expectLateOnDevice(late_.gradient(program, data, w.parameters), "gradient");
-    expectLateOnDevice(late_.fit(program, data, w.parameters), "fit");
-    const auto submitted = late_.submitLoss(program, data, w.parameters);
-    if (submitted) {
-      ADD_FAILURE() << "submitted without time";
-    } else {
-      EXPECT_EQ(submitted.error().code, Errc::kLimit);
-    }
-    const Losses losses = engine_.loss(program, data, w.parameters).value();
-    expectSameLosses(losses, lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "after that");
-  }
-}
 
 TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
   machine_.images->before = [](const FakeImageMaker::Request& request) {
@@ -68,8 +37,7 @@ TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
     return okStatus();
   };
   const Workload w = arithmeticWorkload(4, 400, 130, Precision::kF32);
-  const Dataset data = engine_.upload(w.view()).value();
-  const Program program = engine_.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(engine_, w, {.tier = Tier::kCompile});
   const Engine hasty = engine_.withLimits({.max_seconds = 0.5}).value();
   expectLateOnDevice(hasty.loss(program, data, w.parameters), "making kernels");
   const std::size_t made = machine_.images->count("rows");
@@ -81,19 +49,6 @@ TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
   expectSameLosses(losses, lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "kernels are made later");
 }
 
-TEST_P(DeviceLimitsOfCalls, CountNodes) {
-  const Workload w = arithmeticWorkload(3, 20, 300, Precision::kF32);
-  std::size_t nodes = 0;
-  for (const Expression& expression : w.expressions) nodes += expression.size();
-  expectAllLateOnDevice(engine_.withLimits({.max_call_nodes = nodes - 1}).value().compile(w.expressions),
-                        w.expressions.size(), "call");
-  EXPECT_TRUE(engine_.withLimits({.max_call_nodes = nodes}).value().compile(w.expressions).failures().empty());
-  std::size_t longer = 0;
-  for (const Expression& expression : w.expressions) longer += expression.size() > 20 ? 1 : 0;
-  ASSERT_GT(longer, 0U);
-  EXPECT_EQ(engine_.withLimits({.max_nodes = 20}).value().compile(w.expressions).failures().size(), longer);
-}
-
 INSTANTIATE_TEST_SUITE_P(Machines, DeviceLimitsOfCalls,
                          testing::Values(LimitedMachine{"cuda:0", 1}, LimitedMachine{"cuda:all", 2}),
                          [](const auto& machine) { return machine.param.devices == 1 ? "OneGpu" : "TwoGpus"; });
@@ -103,8 +58,7 @@ TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
   const Engine engine = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
   const std::size_t rows = 3 * 4096 + 1777;
   const Workload w = arithmeticWorkload(5, 6, rows, Precision::kF32);
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   std::vector<float> out(w.expressions.size() * rows);
   const auto kernelsOf = [&](const auto& call) {
     machine.driver.forgetCalls();

@@ -1,4 +1,5 @@
-// Losses of a population in one call: its parts give what the whole does, and the device works meanwhile.
+// Losses of a population in one call: the device works while its parts are prepared. What they give,
+// tests/runtime/machines tests.
 #include <algorithm>
 
 #include "tests/generators/token_arrays.h"
@@ -14,57 +15,6 @@ TokenArrays arraysOf(std::span<const Expression> expressions) {
   return arrays;
 }
 
-void expectSameFailures(const Losses& a, const Losses& b) {
-  ASSERT_EQ(a.failures.size(), b.failures.size());
-  for (std::size_t f = 0; f < a.failures.size(); ++f) {
-    EXPECT_EQ(a.failures[f].expression, b.failures[f].expression);
-    EXPECT_EQ(a.failures[f].error.message, b.failures[f].error.message);
-    EXPECT_EQ(a.failures[f].error.code, b.failures[f].error.code);
-  }
-}
-
-/// 200 expressions; at 50 one that is not valid, at 99 and at the end one of a column that the data lack.
-struct Mixture {
-  Workload w = arithmeticWorkload(61, 200, 150, Precision::kF32, true);
-  TokenArrays arrays;
-
-  Mixture() {
-    for (std::size_t e = 0; e < w.expressions.size(); ++e) {
-      arrays.addPostfix(w.expressions[e]);
-      if (e == 49) arrays.add(Token::operation(Op::kNeg));
-      if (e == 97 || e == 199) arrays.add(Token::variable(77));
-      if (e == 49 || e == 97 || e == 199) arrays.end();
-    }
-  }
-};
-
-TEST(PopulationLosses, DoNotDependOnTheDivision) {
-  const Mixture mixture;
-  const Workload& w = mixture.w;
-  const Engine cpu = cpuEngine(Precision::kF32);
-  const Dataset on_cpu = cpu.upload(w.view()).value();
-  for (const auto& [kind, nan] :
-       {std::pair(LossKind::kRmse, NanPolicy::kPropagate), std::pair(LossKind::kRmse, NanPolicy::kSkip),
-        std::pair(LossKind::kScaledMse, NanPolicy::kSkip), std::pair(LossKind::kHuber, NanPolicy::kPropagate)}) {
-    const LossOptions options{.kind = kind, .nan = nan};
-    const Losses expected = cpu.loss(cpu.compile(mixture.arrays.view()).value(), on_cpu, w.parameters, options).value();
-    ASSERT_EQ(expected.failures.size(), 3U);
-    for (const std::size_t parts : {0, 1, 2, 3, 7, 64, 1000}) {
-      for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kAuto}) {
-        FakeMachine machine({.lag = true});
-        machine.population_parts = parts;
-        const Engine gpu = machine.engine({.math = Math::kStrict, .tier = tier});
-        const Dataset data = gpu.upload(w.view()).value();
-        const Result<Losses> losses = gpu.loss(mixture.arrays.view(), data, w.parameters, options);
-        ASSERT_TRUE(losses.ok()) << losses.error().message;
-        expectSameLosses(*losses, expected, "in parts");
-        expectSameFailures(*losses, expected);
-        if (parts > 7) break;  // one tier is enough for many launches
-      }
-    }
-  }
-}
-
 TEST(PopulationLosses, PartsHaveDirectCodeOfTheirOwn) {
   const Workload w = arithmeticWorkload(61, 120, 150, Precision::kF32);
   const TokenArrays arrays = arraysOf(w.expressions);
@@ -78,42 +28,6 @@ TEST(PopulationLosses, PartsHaveDirectCodeOfTheirOwn) {
   machine.driver.forgetCalls();
   expectSameLosses(gpu.loss(arrays.view(), data, w.parameters).value(), expected, "direct code");
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 3U);
-}
-
-TEST(PopulationLosses, AreThoseOfTheProcessorToo) {
-  const Mixture mixture;
-  const Engine cpu = cpuEngine(Precision::kF32);
-  const Dataset data = cpu.upload(mixture.w.view()).value();
-  const Losses expected = cpu.loss(cpu.compile(mixture.arrays.view()).value(), data, mixture.w.parameters).value();
-  const Losses losses = cpu.loss(mixture.arrays.view(), data, mixture.w.parameters).value();
-  expectSameLosses(losses, expected, "processor");
-  expectSameFailures(losses, expected);
-  EXPECT_TRUE(cpu.loss(PopulationView{}, data, {}).value().values.empty());
-}
-
-TEST(PopulationLosses, OfAnotherEnginesDataAreAnError) {
-  const Workload w = arithmeticWorkload(64, 5, 80, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
-  FakeMachine machine;
-  const Engine gpu = machine.engine({.math = Math::kStrict}), cpu = cpuEngine(Precision::kF32);
-  const Dataset on_cpu = cpu.upload(w.view()).value();
-  for (const LossKind kind : {LossKind::kMse, LossKind::kHuber, LossKind::kScaledMse}) {
-    const Result<Losses> losses = gpu.loss(arrays.view(), on_cpu, w.parameters, {.kind = kind});
-    ASSERT_FALSE(losses.ok());
-    EXPECT_EQ(losses.error().code, Errc::kInvalid);
-  }
-}
-
-TEST(PopulationLosses, PrefixAndConstantsAreDividedToo) {
-  const Workload w = arithmeticWorkload(62, 60, 80, Precision::kF32);
-  TokenArrays prefix;
-  for (const Expression& expression : w.expressions) prefix.addPrefix(expression);
-  FakeMachine machine;
-  machine.population_parts = 5;
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  const Dataset data = gpu.upload(w.view()).value();
-  expectSameLosses(gpu.loss(prefix.view(Notation::kPrefix), data, w.parameters).value(),
-                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "prefix");
 }
 
 TEST(PopulationLosses, TheDeviceComputesWhileTheRestIsPrepared) {
@@ -138,49 +52,6 @@ TEST(PopulationLosses, TheDeviceComputesWhileTheRestIsPrepared) {
     pending.wait();
     EXPECT_TRUE(pending.ready());
     EXPECT_EQ(std::move(pending).result().value().values.size(), w.expressions.size());
-  }
-}
-
-TEST(PopulationLosses, ArraysAndParametersMayGoAfterTheCall) {
-  FakeMachine machine({.lag = true});
-  machine.population_parts = 3;
-  const Workload w = arithmeticWorkload(64, 90, 100, Precision::kF32);
-  std::optional<Pending<Losses>> pending;
-  {
-    const Engine gpu = machine.engine({.math = Math::kStrict});
-    const Dataset data = gpu.upload(w.view()).value();
-    const TokenArrays arrays = arraysOf(w.expressions);
-    const std::vector<double> parameters = w.parameters;
-    pending = gpu.submitLoss(arrays.view(), data, parameters).value();
-    const Pending<Losses> not_taken = gpu.submitLoss(arrays.view(), data, parameters).value();
-  }
-  expectSameLosses(std::move(*pending).result().value(), lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}),
-                   "after the engine");
-}
-
-TEST(PopulationLosses, ErrorsOfTheCallAreThoseOfTheWhole) {
-  const Workload w = arithmeticWorkload(65, 40, 60, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
-  for (const std::size_t parts : {1, 4}) {
-    FakeMachine machine({.lag = true});
-    machine.population_parts = parts;
-    const Engine gpu = machine.engine({.math = Math::kStrict});
-    const Dataset data = gpu.upload(w.view()).value();
-    std::vector<double> parameters = w.parameters;
-    parameters.push_back(1);
-    const std::string all = std::to_string(w.parameters.size());
-    const auto messageOf = [&](std::span<const double> given, const Dataset& of) {
-      const Result<Losses> losses = gpu.loss(arrays.view(), of, given);
-      return losses.ok() ? std::string() : losses.error().message;
-    };
-    EXPECT_EQ(messageOf(parameters, data),
-              std::to_string(parameters.size()) + " parameters, but the program has " + all);
-    EXPECT_EQ(messageOf(std::span(parameters).first(3), data), "3 parameters, but the program has " + all);
-    EXPECT_EQ(messageOf(w.parameters, gpu.upload({.columns = w.view().columns}).value()),
-              "a loss of data without a target");
-    const std::vector<std::int64_t> wrong{0, 5, 3};
-    EXPECT_FALSE(gpu.loss(PopulationView{arrays.codes, arrays.constants, wrong}, data, w.parameters).ok());
-    EXPECT_EQ(messageOf(w.parameters, data), "") << "and the engine goes on";
   }
 }
 

@@ -54,42 +54,6 @@ class DeviceSelections : public testing::TestWithParam<Precision> {
   }
 };
 
-TEST_P(DeviceSelections, RowsAreThoseOfAnUpload) {
-  constexpr std::size_t kRows = 700;
-  for (const bool weighted : {false, true}) {
-    FakeMachine machine({.lag = true});
-    const Engine gpu = machine.engine(strict());
-    const Workload w = selectable(kRows, GetParam(), weighted);
-    std::optional<Dataset> data = gpu.upload(w.view()).value();
-    for (const RowRun& range : someRanges(kRows)) {
-      SCOPED_TRACE(testing::Message() << range.first << " + " << range.count);
-      if (weighted && range.count == 1 && w.weights[range.first] == 0) continue;
-      const Dataset some = gpu.rows(*data, range.first, range.count).value();
-      expectSameResults(gpu, some, gpu.upload(rowsOf(w, {range}).view()).value(), w);
-    }
-    const Dataset inner = gpu.rows(*data, 33, 555).value();
-    data.reset();
-    const Dataset expected = gpu.upload(rowsOf(w, {{100, 301}}).view()).value();
-    expectSameResults(gpu, gpu.rows(inner, 67, 301).value(), expected, w);
-  }
-}
-
-TEST_P(DeviceSelections, SamplesAreThoseOfAnUpload) {
-  constexpr std::size_t kRows = 1000;
-  for (const bool weighted : {false, true}) {
-    FakeMachine machine({.lag = true});
-    const Engine gpu = machine.engine(strict());
-    const Workload w = selectable(kRows, GetParam(), weighted);
-    const Dataset data = gpu.upload(w.view()).value();
-    for (const std::size_t groups : {1U, 3U, 8U}) {
-      for (std::uint64_t seed = 0; seed < 3; ++seed) {
-        const Dataset sample = gpu.sample(data, groups, seed).value();
-        expectSameResults(gpu, sample, gpu.upload(rowsOf(w, sampleGroups(kRows, groups, seed)).view()).value(), w);
-      }
-    }
-  }
-}
-
 /// The bytes of all fields of resident data, with the rows that kernels read: up to a multiple of 4.
 std::vector<std::byte> memoryOf(const FakeMachine& machine, const Dataset& data) {
   const Dataset::State& state = data.state();
@@ -142,30 +106,6 @@ TEST_P(DeviceSelections, ColumnsStayOnTheDevice) {
     EXPECT_EQ(machine.driver.count(other), 0U) << other;
   }
   EXPECT_EQ(copied(machine, "in").calls, 0U);
-}
-
-TEST_P(DeviceSelections, WeightsAreThoseOfAnUpload) {
-  for (const std::size_t rows : {1U, 301U}) {
-    for (const bool weighted : {false, true}) {
-      FakeMachine machine({.lag = true});
-      const Engine gpu = machine.engine(strict());
-      Workload w = selectable(rows, GetParam(), weighted);
-      const Dataset data = gpu.upload(w.view()).value();
-      w.weights = otherWeights(rows);
-      for (double& weight : w.weights) weight += 0.5;
-      const Dataset expected = gpu.upload(w.view()).value();
-      const Dataset other = gpu.withWeights(data, w.weights).value();
-      expectSameResults(gpu, other, expected, w);
-      const DeviceMatrix on_device = foreign(machine, w.weights);
-      expectSameResults(gpu, gpu.withWeights(other, on_device).value(), expected, w);
-      std::vector<double> spread(3 * rows);
-      for (std::size_t r = 0; r < rows; ++r) spread[3 * r] = w.weights[r];
-      DeviceMatrix strided = foreign(machine, spread);
-      strided.rows = rows;
-      strided.row_stride *= 3;
-      expectSameResults(gpu, gpu.withWeights(data, strided).value(), expected, w);
-    }
-  }
 }
 
 TEST_P(DeviceSelections, WeightsOnTheDeviceAreReadAfterTheirWriter) {
@@ -230,61 +170,6 @@ TEST_P(DeviceSelections, OfResidentDataAreStreamedIfTheyDoNotFit) {
                    lossesOf(cpu, rowsOf(w, {{500, 8'501}}), Tier::kInterpret, {}), "streamed");
 }
 
-/// How a caller's matrix lies in memory, in elements; the first number is at `offset`.
-struct Placed {
-  const char* name;
-  std::ptrdiff_t offset, row_stride, column_stride;
-};
-
-TEST_P(DeviceSelections, OfAdoptedDataAreThoseOfAnUpload) {
-  constexpr std::ptrdiff_t kRows = 400, kColumns = 5;
-  for (const Placed& placed :
-       {Placed{"contiguous", 0, 1, kRows}, Placed{"with gaps", 8, 1, kRows + 36}, Placed{"by rows", 0, kColumns, 1},
-        Placed{"every third", 1, 3, 3 * kRows}, Placed{"backwards", kRows - 1, -1, kRows},
-        Placed{"from the last column", 4 * kRows, 1, -kRows}}) {
-    for (const bool weighted : {false, true}) {
-      SCOPED_TRACE(placed.name);
-      FakeMachine machine({.lag = true});
-      const Engine gpu = machine.engine(strict());
-      const Workload w = selectable(kRows, GetParam(), weighted);
-      std::vector<double> numbers(8000, std::nan(""));
-      for (std::ptrdiff_t c = 0; c < kColumns; ++c) {
-        for (std::ptrdiff_t r = 0; r < kRows; ++r) {
-          numbers[static_cast<std::size_t>(placed.offset + r * placed.row_stride + c * placed.column_stride)] =
-              w.columns[static_cast<std::size_t>(c)][static_cast<std::size_t>(r)];
-        }
-      }
-      const auto bytes = static_cast<std::ptrdiff_t>(element());
-      DeviceDataView view{.columns = foreign(machine, numbers)};
-      view.columns = {.pointer = view.columns.pointer + static_cast<std::uint64_t>(placed.offset * bytes),
-                      .rows = kRows,
-                      .columns = kColumns,
-                      .row_stride = placed.row_stride * bytes,
-                      .column_stride = placed.column_stride * bytes,
-                      .type = GetParam()};
-      view.target = foreign(machine, w.target);
-      if (weighted) view.weights = foreign(machine, w.weights);
-      const Dataset data = gpu.adopt(view).value();
-      const Dataset ranges[] = {gpu.rows(data, 0, kRows).value(), gpu.rows(data, 99, 3).value(),
-                                gpu.rows(data, 3, 390).value(), gpu.sample(data, 2, 1).value()};
-      const std::vector<RowRun> expected[] = {{{0, kRows}}, {{99, 3}}, {{3, 390}}, sampleGroups(kRows, 2, 1)};
-      for (std::size_t i = 0; i < std::size(ranges); ++i) {
-        EXPECT_FALSE(deviceDataOf(ranges[i].state()).isStrided());
-        expectSameResults(gpu, ranges[i], gpu.upload(rowsOf(w, expected[i]).view()).value(), w);
-      }
-      Workload heavy = w;
-      heavy.weights = otherWeights(kRows);
-      heavy.weights[3] += 1;
-      expectSameResults(gpu, gpu.withWeights(data, heavy.weights).value(), gpu.upload(heavy.view()).value(), w);
-      // A gradient copies the data once, without the host.
-      machine.driver.forgetCalls();
-      const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
-      expectSameGradients(gpu.gradient(program, data, w.parameters).value(),
-                          gradientsOf(cpuEngine(GetParam()), w, Tier::kInterpret, {}), "adopted");
-    }
-  }
-}
-
 TEST_P(DeviceSelections, OfColumnsThatAreLongerThanAPitch) {
   FakeMachine machine({.devices = {FakeDevice{.max_pitch = 1'000}}, .lag = true});
   const Engine gpu = machine.engine(strict());
@@ -293,21 +178,6 @@ TEST_P(DeviceSelections, OfColumnsThatAreLongerThanAPitch) {
   const Dataset some = gpu.rows(data, 13, 700).value();
   EXPECT_EQ(copied(machine, "inside").calls, 0U);
   expectSameResults(gpu, some, gpu.upload(rowsOf(w, {{13, 700}}).view()).value(), w);
-}
-
-TEST_P(DeviceSelections, OfDataWithoutATarget) {
-  FakeMachine machine({.lag = true});
-  const Engine gpu = machine.engine(strict());
-  Workload w = selectable(300, GetParam(), true);
-  w.target.clear();
-  const Dataset data = gpu.upload(w.view()).value();
-  const Dataset some = gpu.rows(data, 13, 206).value(), expected = gpu.upload(rowsOf(w, {{13, 206}}).view()).value();
-  expectSameDescription(some, expected);
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
-  expectSameBits(predict(gpu, program, some, w.parameters), predict(gpu, program, expected, w.parameters), 206,
-                 "predictions");
-  EXPECT_EQ(gpu.withWeights(data, w.weights).error().message, "weights without a target");
-  EXPECT_EQ(gpu.withWeights(data, foreign(machine, w.weights)).error().message, "weights without a target");
 }
 
 TEST_P(DeviceSelections, OfAnotherEnginesData) {

@@ -10,6 +10,7 @@
 #include "ir/ops.h"
 #include "runtime/host/executor.h"
 #include "tests/generators/data.h"
+#include "tests/generators/token_arrays.h"
 #include "tests/runtime/gpu/failing_memory.h"
 
 namespace srjit {
@@ -207,33 +208,17 @@ Workload twoRows(std::vector<Expression> expressions) {
       .expressions = std::move(expressions), .columns = {{1, 2}}, .target = {1, 2}, .weights = {}, .parameters = {}};
 }
 
-TEST(EngineEvaluate, ChecksSizesAndPrecisions) {
-  const Engine engine = Engine::create({}).value();
-  const Engine other = Engine::create({.precision = Precision::kF64}).value();
+// RefuseWhatDoesNotFit of tests/runtime/machines has other sizes and precisions.
+TEST(EngineEvaluate, ChecksTheMath) {
+  const Engine engine = Engine::create({}).value(), fast = Engine::create({.math = Math::kFast}).value();
   const Workload w = twoRows({build({Token::parameter(1)})});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   std::vector<float> out(2);
-  std::vector<double> wide(2);
   const std::vector<double> parameters(2);
-  const auto messageOf = [](const auto& result) { return result.ok() ? "no error" : result.error().message; };
-  const std::span<float> whole(out);
-  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, whole)), "no error");
-  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, whole.first(1))),
-            "output of 1 numbers, expected 1 expressions x 2 rows");
-  EXPECT_EQ(messageOf(engine.evaluate(program, data, {}, whole)), "0 parameters, but the program has 2");
-  EXPECT_EQ(messageOf(engine.loss(program, data, {})), "0 parameters, but the program has 2");
-  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, std::span<double>(wide))),
-            "output in f64, but the engine computes in f32");
-  EXPECT_EQ(messageOf(other.evaluate(program, data, parameters, std::span<double>(wide))),
-            "a program in f32, but the engine computes in f64");
-  EXPECT_EQ(messageOf(other.evaluate(other.compile(w.expressions), data, parameters, std::span<double>(wide))),
-            "data in f32, but the engine computes in f64");
-  const Engine fast = Engine::create({.math = Math::kFast}).value();
-  EXPECT_EQ(messageOf(fast.evaluate(program, data, parameters, whole)),
-            "a program in precise, but the engine computes in fast");
-  EXPECT_EQ(messageOf(fast.loss(program, data, parameters)), "a program in precise, but the engine computes in fast");
-  EXPECT_EQ(messageOf(fast.loss(fast.compile(w.expressions), data, parameters)), "no error");
+  const std::string expected = "a program in precise, but the engine computes in fast";
+  EXPECT_EQ(fast.evaluate(program, data, parameters, std::span(out)).error().message, expected);
+  EXPECT_EQ(fast.loss(program, data, parameters).error().message, expected);
+  EXPECT_TRUE(fast.loss(fast.compile(w.expressions), data, parameters).ok());
 }
 
 /// Has the allocation of `message` fail in `call`, which reports that error, and expects the error of exhausted memory.
@@ -251,8 +236,7 @@ TEST(EngineMemory, NoneForTheMessageOfAnErrorIsAnError) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   const Engine engine = Engine::create({}).value();
   const Workload w = twoRows({build({Token::variable(0)})});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   std::vector<float> out(1);
   const auto expectGuarded = [](const auto& call) { expectNoMemoryFor(call().error().message, call); };
   expectGuarded([&] { return engine.evaluate(program, data, {}, std::span<float>(out)); });
@@ -272,6 +256,41 @@ TEST(EngineMemory, NoneForAProgramItselfThrows) {
   EXPECT_TRUE(failing.failed());
 }
 
+TEST(EngineEvaluate, AnArrayThatIsNotValidIsAFailure) {
+  TokenArrays arrays;
+  arrays.add(Token::variable(0));
+  arrays.end();
+  arrays.add(Token::variable(9));  // a column that the data lack
+  arrays.add(Token::operation(Op::kAdd));
+  arrays.end();
+  arrays.add(Token::parameter(0));
+  arrays.end();
+  const Engine engine = Engine::create({.device = "cpu"}).value();
+  const Program program = engine.compile(arrays.view()).value();
+  ASSERT_EQ(program.size(), 3U);
+  EXPECT_EQ(program.parameterOffset(3), 1U);
+  ASSERT_EQ(program.failures().size(), 1U);
+  EXPECT_EQ(program.failures()[0].expression, 1U);
+  EXPECT_EQ(program.failures()[0].error.message, "'add' needs 2 operands, but 1 precedes it");
+  EXPECT_EQ(program.failures()[0].error.where.value().column, 2U);
+  const Workload w{.expressions = {}, .columns = {{1, 2}}, .target = {1, 2}, .weights = {}, .parameters = {3}};
+  const Dataset data = engine.upload(w.view()).value();
+  const Losses losses = engine.loss(program, data, w.parameters, {.nan = NanPolicy::kReject}).value();
+  EXPECT_EQ(losses.values[0], 0);
+  EXPECT_TRUE(std::isnan(losses.values[1]));
+  EXPECT_EQ(losses.valid_rows[1], 0U);
+  EXPECT_EQ(losses.values[2], 2.5);
+  ASSERT_EQ(losses.failures.size(), 1U);
+}
+TEST(EngineEvaluate, WithoutParametersThereIsOneVector) {
+  const Engine engine = Engine::create({}).value();
+  const Workload w = twoRows({build({Token::variable(0)})});
+  const auto [data, program] = prepared(engine, w);
+  EXPECT_EQ(engine.loss(program, data, {}).value().values.size(), 1U);
+  EXPECT_TRUE(engine.gradient(program, data, {}).value().derivatives.empty());
+  EXPECT_EQ(engine.loss(program, data, std::vector<double>(3)).error().message, "3 parameters, but the program has 0");
+}
+
 TEST(EngineEvaluate, AProgramOutlivesItsEngine) {
   const Workload w{.expressions = {build({Token::variable(0), Token::operation(Op::kSin)})},
                    .columns = {{1, 2}},
@@ -285,32 +304,6 @@ TEST(EngineEvaluate, AProgramOutlivesItsEngine) {
   const Engine second = Engine::create({}).value();
   const Dataset data = second.upload(w.view()).value();
   expectSameBits(predict(second, interpreted, data, {}), predict(second, compiled, data, {}), 2, "tiers");
-}
-
-TEST(EngineThreads, MayShareOneEngine) {
-  const Engine engine = Engine::create({.threads = 2}).value();
-  const GeneratorOptions options{.seed = 3, .variables = 4, .parameters = 1, .parameter_probability = 0.1};
-  const Workload w = withShares(Workload::random(options, 12, 700, Spread::kTame, Precision::kF32));
-  const Dataset data = engine.upload(w.view()).value();
-  const Program shared = engine.compile(w.expressions, {.tier = Tier::kInterpret});
-  const std::vector<double> expected = predict(engine, shared, data, w.parameters);
-  const std::vector<double> losses = engine.loss(shared, data, w.parameters).value().values;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 6; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 5; ++i) {
-        expectSameBits(predict(engine, shared, data, w.parameters), expected, 700, "shared program");
-        const Program own =
-            engine.compile(w.expressions, {.tier = (t + i) % 3 == 0 ? Tier::kCompile : Tier::kInterpret});
-        const Dataset copy = engine.upload(w.view()).value();
-        const LossInfo& info = allLosses()[static_cast<std::size_t>(t + i) % allLosses().size()];
-        const LossOptions kinds{info.kind, static_cast<NanPolicy>(i % 3)};
-        EXPECT_TRUE(engine.loss(own, copy, w.parameters, kinds).ok());
-        expectSameBits(engine.loss(own, copy, w.parameters).value().values, losses, 1, "losses");
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(HostEngine, SaysWhatMakesItSlow) {

@@ -198,8 +198,7 @@ TEST(EngineFit, IsNeverWorseThanTheStart) {
       .seed = 17, .min_nodes = 3, .max_nodes = 25, .variables = 2, .parameters = 3, .parameter_probability = 0.4};
   const Workload w = Workload::random(options, 400, 64, Spread::kTame, Precision::kF64);
   const Engine engine = fittingEngine();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const Losses before = engine.loss(program, data, w.parameters).value();
   const Fits fits = engine.fit(program, data, w.parameters).value();
   const Losses after = engine.loss(program, data, fits.parameters).value();
@@ -220,8 +219,7 @@ TEST(EngineFit, AnExpressionsFitDoesNotDependOnTheOthers) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     const Workload w = Workload::random(options, 40, 200, Spread::kTame, precision);
     const Engine engine = fittingEngine(precision);
-    const Dataset data = engine.upload(w.view()).value();
-    const Program program = engine.compile(w.expressions);
+    const auto [data, program] = prepared(engine, w);
     const Fits together = engine.fit(program, data, w.parameters).value();
     for (std::size_t e = 0; e < program.size(); ++e) {
       const auto own = w.parametersOf(program, e);
@@ -277,28 +275,6 @@ TEST(EngineFit, AFirstStepThatIsMuchTooLongIsShortened) {
   const Fits fits = fitted(fittingEngine(), w, {0.88}, {.iterations = 5});
   const Fits start = fitted(fittingEngine(), w, {0.88}, {.iterations = 1});
   EXPECT_LT(fits.losses.values[0], 0.1 * start.losses.values[0]);
-}
-
-// A program whose code is made at its first evaluation, which is after its fit.
-TEST(EngineFit, OfADeferredProgramIsTheSame) {
-  const Workload w = Workload::random({.seed = 31, .min_nodes = 3, .max_nodes = 20, .variables = 2, .parameters = 2},
-                                      20, 300, Spread::kTame, Precision::kF64);
-  const Engine engine = fittingEngine(Precision::kF64);
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  const Program deferred = engine.compile(w.expressions, {.deferred = true});
-  EXPECT_EQ(deferred.info().nodes_after, 0U);
-  const Fits fits = engine.fit(deferred, data, w.parameters).value();
-  const Fits expected = engine.fit(program, data, w.parameters).value();
-  expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
-  EXPECT_EQ(fits.statuses, expected.statuses);
-  const Losses losses = engine.loss(deferred, data, w.parameters).value();
-  expectSameBits(losses.values, engine.loss(program, data, w.parameters).value().values, 1, "losses");
-  std::vector<double> out(w.expressions.size() * 300), wanted(out.size());
-  ASSERT_TRUE(engine.evaluate(deferred, data, w.parameters, std::span(out)).ok());
-  ASSERT_TRUE(engine.evaluate(program, data, w.parameters, std::span(wanted)).ok());
-  expectSameBits(out, wanted, 300, "predictions");
-  EXPECT_TRUE(engine.prepare(deferred, data, LossOptions()).ok());
 }
 
 TEST(EngineFit, FailuresOfADeferredProgramComeWithItsEvaluations) {
@@ -415,8 +391,7 @@ TEST(EngineFit, OfLikelihoodsEndsAtTheirMaximum) {
   Workload w = samplesOf({"p0*x0 + p1"}, [](double x) { return std::fmod(7.3 * x, 1.0) < x / 5 ? 1.0 : 0.0; });
   const Engine engine = fittingEngine();
   const auto check = [&](const LossOptions& loss) {
-    const Dataset data = engine.upload(w.view()).value();
-    const Program program = engine.compile(w.expressions);
+    const auto [data, program] = prepared(engine, w);
     const Fits fits =
         engine.fit(program, data, std::vector<double>{0.5, 0.5}, {.loss = loss, .loss_tolerance = 1e-15}).value();
     EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
@@ -509,45 +484,6 @@ TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   EXPECT_TRUE(engine.fit(engine.compile(std::vector<Expression>{}), data, {}, options).value().statuses.empty());
 }
 
-TEST(EngineFitThreads, SubmitGivesTheSame) {
-  const Workload w = samplesOf({"p0*exp(p1*x0) + p2", "p2 + p0/exp(p1*x0)"}, decay);
-  const Engine engine = fittingEngine();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  std::vector<double> starts{1, -1, 0, 1, 1, 0};
-  const Fits expected = engine.fit(program, data, starts).value();
-  Pending<Fits> pending = engine.submitFit(program, data, starts).value();
-  std::ranges::fill(starts, 0);
-  pending.wait();
-  EXPECT_TRUE(pending.ready());
-  const Fits fits = std::move(pending).result().value();
-  EXPECT_EQ(fits.parameters, expected.parameters);
-  EXPECT_EQ(fits.statuses, expected.statuses);
-  EXPECT_EQ(engine.submitFit(program, data, std::vector<double>{1}).value().result().error().message,
-            "1 start values: expected a multiple of the program's 6 parameters");
-}
-
-// The thread of the fit is not in the child.
-TEST(EngineFit, PendingFitsAreAnErrorInTheChildOfAFork) {
-  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
-  const Engine engine = fittingEngine();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  const std::vector<double> starts{1, -1, 0};
-  Pending<Fits> pending = engine.submitFit(program, data, starts).value();
-  const pid_t child = fork();
-  if (child == 0) {
-    pending.wait();
-    const bool is_ready = pending.ready();
-    const bool is_error = !Pending<Fits>(std::move(pending)).result().ok();
-    _exit(is_ready && is_error ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(std::move(pending).result().value().statuses[0], FitStatus::kConverged);
-}
-
 TEST(EngineFitThreads, PendingFitsMayBeDropped) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
   const Engine engine = fittingEngine();
@@ -566,8 +502,7 @@ TEST(EngineFitThreads, PendingFitsMayBeDropped) {
 TEST(EngineFit, RefusesWhatDoesNotFit) {
   const Engine engine = fittingEngine();
   const Workload w = samplesOf({"p0*x0 + p1"}, [](double x) { return x; });
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const auto messageOf = [&](std::vector<double> starts, const FitOptions& options = {}) {
     const auto fits = engine.fit(program, data, starts, options);
     return fits.ok() ? std::string() : fits.error().message;

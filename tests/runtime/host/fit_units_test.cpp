@@ -139,12 +139,13 @@ TEST(FitUnits, OtherLossesAreFittedInUnits) {
 TEST(FitUnits, LossesHaveTheBitsOfLoss) {
   const auto of = [](double a, double b) { return 1000 * std::pow(a, 1.5) + std::sin(9 * b); };
   for (const Precision precision : kPrecisions) {
+    const Engine engine = unitEngine(precision);
     for (const double scale : {1.0, 1e-25, 1e25}) {
       for (const LossKind kind : {LossKind::kScaledR2, LossKind::kScaledNmse, LossKind::kScaledRmse,
                                   LossKind::kScaledMse, LossKind::kScaledSse, LossKind::kSse}) {
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
           const auto [fits, losses] =
-              fitted(unitEngine(precision), Table(scale, of).view(),
+              fitted(engine, Table(scale, of).view(),
                      {"x0^p0", "x0", "exp(p0*x0)", "p0*x0 + p1*x1", "7", "sqrt(x0 - p0)"}, {.kind = kind, .nan = nan});
           expectSameBits(fits.losses.values, losses.values, 1, "losses");
           EXPECT_EQ(fits.losses.valid_rows, losses.valid_rows);

@@ -41,8 +41,7 @@ Workload smoothWorkload(std::size_t count, std::size_t rows) {
 }
 
 void expectFiniteDifferences(const Engine& engine, const Workload& w, const LossOptions& loss, std::string_view name) {
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const Gradients gradients = engine.gradient(program, data, w.parameters, {.loss = loss}).value();
   const Losses losses = engine.loss(program, data, w.parameters, loss).value();
   expectSameBits(gradients.losses.values, losses.values, 1, "losses");
@@ -219,43 +218,6 @@ TEST(EngineGradient, AnInvalidTokenArrayFailsAlone) {
   ASSERT_EQ(got.losses.failures.size(), 1U);
   EXPECT_EQ(got.losses.failures[0].expression, 0U);
   EXPECT_DOUBLE_EQ(got.derivatives[0], 2 * (1 - 3.2));
-}
-
-TEST(EngineGradient, SubmitGivesTheSame) {
-  const Engine engine = wideEngine();
-  const Workload w = smoothWorkload(20, 200);
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  auto pending = engine.submitGradient(program, data, w.parameters).value();
-  std::vector<double> out(w.parameters.size() * w.rows());
-  auto jacobian = engine.submitJacobian(program, data, w.parameters, std::span<double>(out)).value();
-  pending.wait();
-  EXPECT_TRUE(pending.ready());
-  expectSameGradients(std::move(pending).result().value(), gradientsOf(engine, w, Tier::kInterpret, {}), "submitted");
-  EXPECT_TRUE(std::move(jacobian).result().value().empty());
-  expectSameBits(out, jacobianOf(engine, w, Tier::kInterpret, DerivativesBy::kParameters), w.rows(), "submitted");
-}
-
-TEST(EngineGradient, RefusesWhatDoesNotFit) {
-  const Engine engine = wideEngine();
-  Workload w = workloadOf({"p0 * x0"}, {1});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  const auto few = engine.gradient(program, data, {});
-  ASSERT_FALSE(few.ok());
-  EXPECT_THAT(few.error().message, HasSubstr("0 parameters, but the program has 1"));
-  std::vector<double> small(4);
-  const auto size = engine.jacobian(program, data, w.parameters, std::span<double>(small));
-  ASSERT_FALSE(size.ok());
-  EXPECT_EQ(size.error().message, "output of 4 numbers, expected 1 derivatives for each of 5 rows");
-  std::vector<float> narrow(5);
-  const auto type = engine.jacobian(program, data, w.parameters, std::span<float>(narrow));
-  ASSERT_FALSE(type.ok());
-  EXPECT_THAT(type.error().message, HasSubstr("output in f32, but the engine computes in f64"));
-  w.target.clear();
-  const auto open = engine.gradient(program, engine.upload(w.view()).value(), w.parameters);
-  ASSERT_FALSE(open.ok());
-  EXPECT_THAT(open.error().message, HasSubstr("without a target"));
 }
 
 // A pipeline of the caller makes the expressions; derivatives are derived of what it leaves.

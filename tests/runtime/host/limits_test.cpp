@@ -66,8 +66,7 @@ TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
 TEST(Limits, ACustomLossIsAnExpression) {
   const Engine engine = limitedEngine({.max_nodes = 5});
   const Workload w = limitedWorkload({"x0 + p0"});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const std::vector<double> parameters = {1};
   const auto lossOf = [&](const char* text) {
     return LossOptions{.custom = parse(text, Language::kInfix, {"f", "y", "w"}).value()};
@@ -138,8 +137,7 @@ TEST(Limits, AStopOfTheCallerEndsCalls) {
   std::stop_source source;
   const Engine engine = limitedEngine({}), stopped = engine.withLimits({.stop = source.get_token()}).value();
   const Workload w = limitedWorkload({"p0*x0 + p1*x1"});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const std::vector<double> start = {1, 2};
   EXPECT_TRUE(stopped.loss(program, data, start));
   source.request_stop();
@@ -162,8 +160,7 @@ TEST(Limits, AStopEndsACallThatRuns) {
   }
   w.columns.assign(3, std::vector<double>(100'000, 1.5));
   w.target.assign(100'000, 1);
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const auto begun = std::chrono::steady_clock::now();
   Result<Pending<Losses>> pending = engine.submitLoss(program, data, {});
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -177,8 +174,7 @@ TEST(Limits, WhatIsKeptDoesNotWidenThem) {
   const Engine few = engine.withLimits({.max_call_nodes = 5}).value();
   const Engine more = engine.withLimits({.max_call_nodes = 10}).value();
   const Workload w = limitedWorkload({"p0+p1+p2+p3+p4"});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const std::vector<double> start(5, 1.0);
   for (const char* const when : {"before something is kept", "afterwards"}) {
     EXPECT_EQ(few.gradient(program, data, start).error().code, Errc::kLimit) << when;
@@ -186,42 +182,6 @@ TEST(Limits, WhatIsKeptDoesNotWidenThem) {
     EXPECT_TRUE(engine.gradient(program, data, start)) << when;
     EXPECT_TRUE(engine.fit(program, data, start)) << when;
   }
-}
-
-TEST(Limits, EveryCallEndsWhereItsTimeIsOver) {
-  const Engine engine = limitedEngine({});
-  const Engine late = engine.withLimits({.max_seconds = kHostInstant}).value();
-  const Workload w = limitedWorkload({"p0*x0 + x1"});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
-  const std::vector<double> parameters = {2};
-  std::vector<double> out(4);
-  const auto expectOutOfTime = [](const auto& result) {
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, Errc::kLimit);
-    EXPECT_THAT(result.error().message, AllOf(HasSubstr("1e-09 s"), HasSubstr("max_seconds (--max-seconds)")));
-  };
-  expectOutOfTime(late.loss(program, data, parameters));
-  expectOutOfTime(late.loss(program, data, parameters, {.kind = LossKind::kNmse}));
-  expectOutOfTime(late.evaluate(program, data, parameters, std::span<double>(out)));
-  expectOutOfTime(late.gradient(program, data, parameters));
-  expectOutOfTime(late.jacobian(program, data, parameters, std::span<double>(out)));
-  expectOutOfTime(late.fit(program, data, parameters));
-  expectOutOfTime(late.submitLoss(program, data, parameters).value().result());
-  expectOutOfTime(late.submitEvaluate(program, data, parameters, std::span<double>(out)).value().result());
-  expectOutOfTime(late.submitFit(program, data, parameters).value().result());
-  const auto codes = std::vector<std::int32_t>{-1};
-  const auto offsets = std::vector<std::int64_t>{0, 1};
-  expectOutOfTime(late.loss(viewOfLimited(codes, offsets), data, {}));
-  expectOutOfTime(late.compile(viewOfLimited(codes, offsets)));
-  const Program refused = late.compile(w.expressions);
-  ASSERT_EQ(refused.failures().size(), 1U);
-  expectOutOfTime(Result<int>(refused.failures()[0].error));
-  // Nothing that failed was kept.
-  EXPECT_TRUE(engine.gradient(program, data, parameters));
-  const Losses losses = engine.loss(program, data, parameters, {.kind = LossKind::kNmse}).value();
-  const Program again = engine.compile(w.expressions);
-  EXPECT_EQ(losses.values, engine.loss(again, data, parameters, {.kind = LossKind::kNmse}).value().values);
 }
 
 TEST(Limits, TimeIsLookedAtBetweenGraphs) {

@@ -62,8 +62,7 @@ TEST_P(LossRange, LossesAreThoseOfOrdinaryTargetsInAnotherUnit) {
     const Workload ordinary = inUnits(0, 0, weighted);
     for (const int exponent : exponents()) {
       const Workload w = inUnits(exponent, 0, weighted);
-      const Dataset data = engine.upload(w.view()).value();
-      const Program program = engine.compile(w.expressions);
+      const auto [data, program] = prepared(engine, w);
       for (const LossInfo& info : allLosses()) {
         if (!info.unit) continue;
         const std::string what = fmt::format("{} of units of 2^{}", info.name, exponent);
@@ -132,8 +131,7 @@ TEST_P(LossRange, TiersAndDevicesGiveTheSameBits) {
     const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
     expectSameLosses(lossesOf(cpu, w, Tier::kCompile, options), expected, "compiled");
     expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, options), expected, "model of a GPU");
-    const Dataset data = cpu.upload(w.view()).value();
-    const Program program = cpu.compile(w.expressions);
+    const auto [data, program] = prepared(cpu, w);
     expectSameLosses(cpu.submitLoss(program, data, w.parameters, options).value().result().value(), expected,
                      "submitted");
   }
@@ -181,8 +179,7 @@ TEST_P(LossRange, TellsALawInAnyUnit) {
 TEST_P(LossRange, RefusesAThresholdThatIsNothingBesideTheTargets) {
   const Engine engine = cpuEngine(GetParam());
   const Workload w = inUnits(isWide() ? 499 : 120, 0, false);
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const auto loss = [&](double c) {
     return engine.loss(program, data, w.parameters, {.kind = LossKind::kHuber, .tuning = c});
   };

@@ -38,8 +38,7 @@ Engine engineOf() {
 
 template <class T>
 void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOptions& options) {
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions, {.tier = tier});
+  const auto [data, program] = prepared(engine, w, {.tier = tier});
   const std::vector<double> predictions = predict(engine, program, data, w.parameters);
   const Losses losses = engine.loss(program, data, w.parameters, options).value();
   const std::size_t rows = w.rows();

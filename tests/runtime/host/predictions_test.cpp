@@ -20,8 +20,7 @@ void checkAgainstReference(const Arithmetic& arithmetic, std::uint64_t seed) {
   const std::size_t rows = 40;
   const Workload w = Workload::random(options, 150, rows, Spread::kTame, arithmetic.precision);
   const Engine engine = Engine::create({.precision = arithmetic.precision, .math = arithmetic.math}).value();
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret});
   const std::vector<double> predictions = predict(engine, program, data, w.parameters);
   std::size_t promised = 0;
   for (std::size_t e = 0; e < w.expressions.size(); ++e) {

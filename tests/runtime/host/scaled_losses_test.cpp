@@ -103,8 +103,7 @@ class ScaledLosses : public testing::TestWithParam<Precision> {
   }
 
   void expectExact(const Engine& engine, const Workload& w, NanPolicy nan) const {
-    const Dataset data = engine.upload(w.view()).value();
-    const Program program = engine.compile(w.expressions);
+    const auto [data, program] = prepared(engine, w);
     const std::vector<double> f = predict(engine, program, data, w.parameters);
     const Losses nmse = engine.loss(program, data, w.parameters, {LossKind::kScaledNmse, nan}).value();
     const Losses r2 = engine.loss(program, data, w.parameters, {LossKind::kScaledR2, nan}).value();
@@ -276,8 +275,7 @@ TEST(ScaledLossGradients, FarFromZeroAreThoseOfDifferences) {
                           {uniform(1, 300, 1, 5), uniform(2, 300, 1, 5)}, {});
   w.target = targetOf(w.columns, [](double a, double b) { return 1e5 + a * b; });
   w.parameters = {1.5, 0.7, -0.3, 1.5, 2.0, 1e5, -2.0};
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   for (const LossKind kind :
        {LossKind::kScaledNmse, LossKind::kScaledR2, LossKind::kScaledRmse, LossKind::kCorrelation}) {
     const LossOptions options{.kind = kind};

@@ -103,8 +103,7 @@ TEST_P(Tiers, DoNotDependOnTheNumberOfThreads) {
   std::vector<double> expected, expected_losses;
   for (const unsigned threads : {1U, 2U, 7U}) {
     const Engine engine = this->engine(threads);
-    const Dataset data = engine.upload(w.view()).value();
-    const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+    const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret});
     const std::vector<double> predictions = predict(engine, program, data, w.parameters);
     const Losses losses = engine.loss(program, data, w.parameters, {LossKind::kMse, NanPolicy::kSkip}).value();
     if (expected.empty()) {

@@ -56,8 +56,7 @@ TEST_P(Predictions, EachChunkOfCompiledKernelsIsAGraph) {
   FakeMachine machine(options());
   // Room for two buffers of 2,048 rows.
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 130 * 2048 * 4 * 2});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   ASSERT_TRUE(gpu.prepare(program, data, {}).ok());
   for (int evaluation = 0; evaluation < 3; ++evaluation) {
     machine.driver.forgetCalls();
@@ -73,8 +72,7 @@ TEST_P(Predictions, GraphsOfManyChunksAreBounded) {
   const Workload w = arithmeticWorkload(66, 130, 20'000, Precision::kF32);
   FakeMachine machine(options());
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 130 * 1024 * 4 * 2});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   const std::vector<double> first = predict(gpu, program, data, w.parameters);
   expectSameBits(first, predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), w.rows(), "compiled");
   machine.driver.forgetCalls();
@@ -90,8 +88,7 @@ TEST_P(Predictions, GraphsOfStreamedRowsAreUsedAgain) {
   const Workload w = arithmeticWorkload(67, 130, 3 * 4096 + 300, Precision::kF32);
   FakeMachine machine(options());
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 300'000});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
   for (int evaluation = 0; evaluation < 4; ++evaluation) {
     machine.driver.forgetCalls();
@@ -142,8 +139,7 @@ TEST_P(Predictions, GoStraightToPinnedMemory) {
   const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
   FakeMachine machine(options());
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = std::uint64_t{1} << 20});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.prepare(program, data, std::nullopt).ok());
   const std::shared_ptr<const Cuda> cuda = Cuda::open(machine.driver.load().value(), 0).value();
   const CurrentContext current(*cuda);
@@ -166,8 +162,7 @@ TEST(PredictionsTime, IsThatOfTheKernelsAlone) {
     for (const bool lag : {false, true}) {
       FakeMachine machine({.lag = lag});
       const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = bytes});
-      const Dataset data = gpu.upload(w.view()).value();
-      const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+      const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
       const auto check = [&](const char* what) {
         const auto kernels = static_cast<double>(machine.driver.count("cuLaunchKernel"));
         EXPECT_GT(kernels, 0);
@@ -191,8 +186,7 @@ TEST(PredictionsInOrder, KernelsAreTwoChunksAhead) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = std::uint64_t{1} << 20});
   const Workload w = arithmeticWorkload(64, 40, 9500, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.prepare(program, data, std::nullopt).ok());
   machine.driver.forgetCalls();
   predict(gpu, program, data, w.parameters);

@@ -71,8 +71,7 @@ TEST(Trace, TellsOfAnEvaluationOnAGpu) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(41, 30, 500, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   std::vector<float> out(w.expressions.size() * w.rows());
   ASSERT_TRUE(gpu.evaluate(program, data, w.parameters, std::span<float>(out)).ok());
@@ -114,8 +113,7 @@ TEST(Trace, TellsOfAnEngineThatAnotherTraceSaw) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(44, 30, 500, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   for (int trace = 0; trace < 2; ++trace) {
     const Listener listener;

@@ -110,8 +110,7 @@ TEST_P(LostOfMany, DuringAFit) {
                                    .ops = arithmeticOps(),
                                    .parameter_probability = 0.4};
   const Workload w = Workload::random(generator, 30, 200, Spread::kTame, Precision::kF32);
-  const Dataset data = engine_.upload(w.view()).value();
-  const Program program = engine_.compile(w.expressions);
+  const auto [data, program] = prepared(engine_, w);
   const Engine cpu = cpuEngine(Precision::kF32);
   const Dataset on_cpu = cpu.upload(w.view()).value();
   const Fits expected = cpu.fit(cpu.compile(w.expressions), on_cpu, w.parameters).value();
@@ -207,8 +206,7 @@ TEST(PoolFaults, WhatADeviceHadNoMemoryToMakeItMakesLater) {
   const Workload w = arithmeticWorkload(41, 30, 200, Precision::kF32);
   const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
   const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   const auto expectLosses = [&](const char* when) {
     expectSameLosses(engine.loss(program, data, w.parameters).value(), expected, when);
     EXPECT_EQ(program.status().served.interpreted, w.expressions.size()) << when;

@@ -9,6 +9,8 @@
 #include "ir/error.h"
 #include "runtime/pool/program.h"
 #include "runtime/tiers/device_executor.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -104,8 +106,7 @@ TEST(PoolOthers, ServeAllEvaluations) {
   const Workload w = arithmeticWorkload(41, 30, 200, Precision::kF32);
   const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
   const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
-  const Dataset data = engine.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions);
+  const auto [data, program] = prepared(engine, w);
   machine.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 0);
   std::vector<std::future<Losses>> evaluations;
   for (int i = 0; i < 4; ++i) {
@@ -119,5 +120,60 @@ TEST(PoolOthers, ServeAllEvaluations) {
   EXPECT_EQ(poolProgramOf(program).shares(), others);
 }
 
+class ManyDevices : public testing::TestWithParam<std::size_t> {};
+
+INSTANTIATE_TEST_SUITE_P(, ManyDevices, testing::Values(2, 3, 8),
+                         [](const auto& tested) { return "Of" + std::to_string(tested.param); });
+
+TEST_P(ManyDevices, EveryDeviceHasAShare) {
+  FakeMachine machine(manyDevices(GetParam()));
+  const Engine all = machine.engine({.device = "cuda:all", .math = Math::kStrict});
+  const Workload w = arithmeticWorkload(7, 64, 100, Precision::kF32);
+  const Program program = all.compile(w.expressions);
+  const auto shares = poolProgramOf(program).shares();
+  ASSERT_EQ(shares->size(), GetParam());
+  for (std::size_t i = 0; i < shares->size(); ++i) {
+    EXPECT_EQ((*shares)[i].device, i);
+    EXPECT_TRUE((*shares)[i].program);
+  }
+  const Dataset data = all.upload(w.view()).value();
+  EXPECT_TRUE(all.loss(program, data, w.parameters).ok());
+  for (std::size_t i = 0; i < GetParam(); ++i) EXPECT_GT(machine.driver.usedBytes(static_cast<int>(i)), 0U);
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.evaluations, 1U);
+  EXPECT_EQ(status.served.interpreted + status.served.direct + status.served.compiled, 64U);
+  EXPECT_EQ(status.tier, Tier::kInterpret);
+  EXPECT_GT(program.info().nodes_after, 64U);
+}
+
+// Direct code is proved once for each kind of device: of four devices two are alike each. A second engine has no
+// self-tests.
+TEST(ManyDevicesTiersSlow, HaveTheSameBits) {
+  FakeMachine machine(manyDevices(4));
+  const Scratch directory;
+  const Workload w = arithmeticWorkload(9, 24, 130, Precision::kF32);
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const EngineOptions options{.device = "cuda:all", .math = Math::kStrict, .cache_directory = directory.path("")};
+  const auto launches = [&](const Engine& engine) {
+    machine.driver.forgetCalls();
+    (void)lossesOf(engine, w, Tier::kDirect, {});
+    return directCalls(machine.driver, "cuLaunchKernel");
+  };
+  const Engine all = machine.engine(options);
+  const std::size_t first = launches(all), second = launches(machine.engine(options));
+  EXPECT_GE(second, 4U) << "each device has a share";
+  EXPECT_EQ(first / kSelfTestLaunches, 2U) << "of each kind of device";
+  EXPECT_LT(second, kSelfTestLaunches);
+  const Dataset data = all.upload(w.view()).value();
+  for (const Tier tier : {Tier::kDirect, Tier::kCompile}) {
+    const Program program = all.compile(w.expressions, {.tier = tier});
+    expectSameLosses(all.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "losses");
+    expectSameBits(predict(all, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), w.rows(),
+                   "predictions");
+    const ServedExpressions served = program.status().served;
+    EXPECT_EQ(tier == Tier::kDirect ? served.direct : served.compiled, w.expressions.size());
+    EXPECT_EQ(program.status().tier, tier);
+  }
+}
 }  // namespace
 }  // namespace srjit

@@ -53,63 +53,6 @@ TEST_P(PoolStreamed, AreCopiedToEachDevice) {
   for (const auto& [stream, bytes] : copied) EXPECT_GE(bytes, fields * kRows * sizeof(float)) << stream;
 }
 
-TEST_P(PoolStreamed, HaveTheSameBits) {
-  EXPECT_EQ(data_.rows(), kRows);
-  EXPECT_EQ(data_.rowGroups(), onCpu().rowGroups());
-  for (const NanPolicy nan : kNanPolicies) {
-    for (const LossKind kind : {LossKind::kRmse, LossKind::kScaledMse, LossKind::kNmse}) {
-      const LossOptions options{.kind = kind, .nan = nan};
-      expectSameLosses(all_.loss(program_, data_, w_.parameters, options).value(), expected(options), "streamed");
-    }
-  }
-  expectSameBits(predict(all_, program_, data_, w_.parameters), predict(cpu_, w_, Tier::kInterpret), kRows, "streamed");
-  const Dataset on_cpu = onCpu();
-  const Program of_cpu = cpu_.compile(w_.expressions);
-  expectSameGradients(all_.gradient(program_, data_, w_.parameters).value(),
-                      cpu_.gradient(of_cpu, on_cpu, w_.parameters).value(), "streamed");
-  expectSameFits(all_.fit(program_, data_, w_.parameters, {.iterations = 5}).value(),
-                 cpu_.fit(of_cpu, on_cpu, w_.parameters, {.iterations = 5}).value());
-  std::vector<double> vectors = w_.parameters;
-  for (const double parameter : w_.parameters) vectors.push_back(parameter + 0.5);
-  expectSameLosses(all_.loss(program_, data_, vectors).value(), cpu_.loss(of_cpu, on_cpu, vectors).value(), "vectors");
-}
-
-TEST_P(PoolStreamed, RefinedFitsHaveTheSameBits) {
-  Workload w = w_;
-  for (std::size_t r = 0; r < kRows; ++r) {
-    w.columns[0][r] = 1990 + 1e-3 * static_cast<double>(r);
-    w.target[r] = std::sin(1e-3 * static_cast<double>(r));
-  }
-  const std::vector<Expression> quadratic = {infix("p0 + x0*(p1 + x0*p2)")};
-  const std::vector<double> start = {1, 1, 1};
-  const Dataset data = all_.upload(w.view()).value();
-  ASSERT_TRUE(replicasOf(data.state()).front()->isOnHost());
-  const Fits fits = all_.fit(all_.compile(quadratic), data, start).value();
-  EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
-  EXPECT_TRUE(std::isfinite(fits.standard_errors[2]));
-  expectSameFits(fits, cpu_.fit(cpu_.compile(quadratic), cpu_.upload(w.view()).value(), start).value());
-}
-
-TEST_P(PoolStreamed, SubmittedAndAsTokenArrays) {
-  EXPECT_TRUE(all_.prepare(program_, data_, LossOptions{}).ok());
-  std::vector<double> borrowed = w_.parameters;
-  Pending<Losses> losses = all_.submitLoss(program_, data_, borrowed).value();
-  std::ranges::fill(borrowed, 0.0);
-  std::vector<float> out(w_.expressions.size() * kRows);
-  auto predictions = all_.submitEvaluate(program_, data_, w_.parameters, std::span<float>(out)).value();
-  expectSameLosses(std::move(losses).result().value(), expected(), "submitted");
-  EXPECT_TRUE(std::move(predictions).result().value().empty());
-  expectSameBits(std::vector<double>(out.begin(), out.end()), predict(cpu_, w_, Tier::kInterpret), kRows, "submitted");
-  TokenArrays arrays = tokensOf(w_.expressions);
-  arrays.add(Token::variable(77));
-  arrays.end();
-  const Losses population = all_.loss(arrays.view(), data_, w_.parameters).value();
-  const Dataset on_cpu = onCpu();
-  const Losses of_cpu = cpu_.loss(arrays.view(), on_cpu, w_.parameters).value();
-  expectSameLosses(population, of_cpu, "arrays");
-  expectSameReasons(population.failures, of_cpu.failures);
-}
-
 TEST_P(PoolStreamed, Selections) {
   const Dataset on_cpu = onCpu();
   const Program of_cpu = cpu_.compile(w_.expressions);

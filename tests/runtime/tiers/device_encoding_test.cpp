@@ -1,6 +1,7 @@
 // Populations that the device encodes: the same programs as the host's, and what becomes of those that it leaves.
 #include <atomic>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -118,9 +119,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, DeviceEncoded,
                                           testing::Values(Math::kStrict, Math::kPrecise, Math::kFast)));
 
 /// One engine with a population, encoded by the host and then by the device.
-class OneEncoding : public testing::Test {
- protected:
-  explicit OneEncoding(FakeOptions options = {}) : machine_(std::move(options)) {}
+struct Encoding {
+  explicit Encoding(FakeOptions options = {}) : machine_(std::move(options)) {}
   Program compile() const { return engine_.compile(w_.expressions, {.tier = Tier::kInterpret}); }
   Program compileOnDevice() {
     machine_.allow();
@@ -134,6 +134,22 @@ class OneEncoding : public testing::Test {
   const Program on_host_ = compile();
   const Program on_device_ = compileOnDevice();
 };
+
+/// All tests share one, which takes longer to make than a test takes.
+class OneEncoding : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { shared_ = std::make_unique<Encoding>(); }
+  static void TearDownTestSuite() { shared_.reset(); }
+  Program compile() const { return shared_->compile(); }
+
+  static std::unique_ptr<Encoding> shared_;
+  EncodingMachine& machine_ = shared_->machine_;
+  const Workload& w_ = shared_->w_;
+  const Engine& engine_ = shared_->engine_;
+  const Dataset& data_ = shared_->data_;
+  const Program &on_host_ = shared_->on_host_, &on_device_ = shared_->on_device_;
+};
+std::unique_ptr<Encoding> OneEncoding::shared_;
 
 TEST_F(OneEncoding, TakesOtherParameters) {
   ASSERT_FALSE(w_.parameters.empty());
@@ -495,9 +511,9 @@ TEST(DeviceEncoding, KeepsNoMemoryOfPrograms) {
   EXPECT_EQ(machine.driver.usedBytes(), used);
 }
 
-class EncodingFaults : public OneEncoding {
+class EncodingFaults : public testing::Test, protected Encoding {
  protected:
-  explicit EncodingFaults(FakeOptions options = {}) : OneEncoding(std::move(options)) {}
+  explicit EncodingFaults(FakeOptions options = {}) : Encoding(std::move(options)) {}
   /// The next population is the device's again.
   void expectRecovery() {
     machine_.driver.forgetFailures();
@@ -522,13 +538,20 @@ TEST_F(EncodingFaults, WithoutMemoryTheHostEncodes) {
   expectRecovery();
 }
 
+/// Sanitizers look at fewer sizes of memory, since each takes them seconds.
+#ifdef SRJIT_SANITIZED
+constexpr std::size_t kSizesApart = 5;
+#else
+constexpr std::size_t kSizesApart = 1;
+#endif
+
 /// With `from` to `to` MiB free, `compile` does not fail; with few the host encodes, with many the device.
 template <class Compile>
 void expectNoFailureWith(FakeMachine& machine, std::size_t from, std::size_t to, std::size_t step,
                          const Compile& compile) {
   const std::size_t all = std::size_t{1} << 30, used = machine.driver.usedBytes();
   std::size_t by_host = 0, by_device = 0;
-  for (std::size_t free = from; free < to; free += step) {
+  for (std::size_t free = from; free < to; free += step * kSizesApart) {
     machine.driver.occupy(all - used - (free << 20));
     const Program program = compile();
     EXPECT_TRUE(program.failures().empty()) << free << " MiB: " << program.failures()[0].error.message;

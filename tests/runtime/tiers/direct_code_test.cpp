@@ -1,5 +1,5 @@
-// The direct tier end to end: machine code written into cubins, loaded by a model of the driver and run
-// instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
+// The direct tier end to end: machine code written into cubins, loaded by a model of the driver and run instruction by
+// instruction on a model of a warp. That its bits are the interpreter's, tests/runtime/machines tests.
 #include <atomic>
 #include <thread>
 
@@ -14,49 +14,16 @@
 namespace srjit {
 namespace {
 
-constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
-
 class DirectTierOf : public testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(, DirectTierOf, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& made) { return std::string(nameOf(made.param)); });
-
-TEST_P(DirectTierOf, PredictsAsTheCpuDoes) {
-  DirectMachine machine({.lag = true}, "proved", GetParam());
-  const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(GetParam());
-  for (const std::size_t rows : {1, 3, 127, 128, 129, 1300}) {
-    const Workload w = directWorkload(rows, 40, rows, false, GetParam());
-    expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "direct");
-  }
-  EXPECT_EQ(machine.launches(), 6U);
-}
-
-TEST_P(DirectTierOf, SumsLossesAsTheCpuDoes) {
-  DirectMachine machine({.lag = true}, "proved", GetParam());
-  const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(GetParam());
-  for (const std::size_t rows : {1, 129, 1300}) {
-    for (const bool weighted : {false, true}) {
-      const Workload w = withShares(directWorkload(rows, 12, rows, weighted, GetParam()));
-      for (const LossInfo& info : allLosses()) {
-        const LossKind kind = info.kind;
-        for (const NanPolicy nan : kNanPolicies) {
-          const LossOptions options{kind, nan};
-          expectSameLosses(lossesOf(gpu, w, Tier::kDirect, options), lossesOf(cpu, w, Tier::kInterpret, options),
-                           "direct");
-        }
-      }
-    }
-  }
-}
 
 TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
   DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
   const Engine cpu = cpuEngine(GetParam());
   Workload w = directWorkload(6, 30, 300, false, GetParam());
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   expectDirect(program, w.expressions.size());
   for (double& p : w.parameters) p = 2 * p + 1;
@@ -65,54 +32,6 @@ TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
   EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
   EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
-}
-
-TEST_P(DirectTierOf, StreamsDataAboveTheMemoryLimit) {
-  DirectMachine machine({.lag = true}, "proved", GetParam());
-  EngineOptions options = machine.strict();
-  options.device_bytes = 75'000 * static_cast<std::size_t>(bytesOf(GetParam()));
-  const Engine gpu = machine.engine(options);
-  const Engine cpu = cpuEngine(GetParam());
-  const std::size_t rows = 3 * 4096 + 1777;
-  const Workload w = directWorkload(5, 4, rows, true, GetParam());
-  const LossOptions loss{LossKind::kMse, NanPolicy::kSkip};
-  expectSameLosses(lossesOf(gpu, w, Tier::kDirect, loss), lossesOf(cpu, w, Tier::kInterpret, loss), "losses");
-  EXPECT_GT(machine.launches(), 2U) << "several chunks";
-  expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "predictions");
-}
-
-template <class T>
-void checkAdoptedColumns(Precision precision) {
-  DirectMachine machine({.lag = true}, "proved", precision);
-  const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(precision);
-  constexpr std::size_t rows = 300, columns = 5, size = sizeof(T);
-  const Workload w = directWorkload(9, 20, rows, false, precision);
-  std::vector<T> by_column, by_row, target(w.target.begin(), w.target.end());
-  for (std::size_t i = 0; i < rows * columns; ++i) {
-    by_column.push_back(static_cast<T>(w.columns[i / rows][i % rows]));
-    by_row.push_back(static_cast<T>(w.columns[i % columns][i / columns]));
-  }
-  const auto place = [&](const std::vector<T>& values) {
-    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
-  };
-  const CUdeviceptr addresses[] = {place(by_column), place(by_row), place(target)};
-  const DeviceMatrix layouts[] = {{addresses[0], rows, columns, size, size * rows, precision},
-                                  {addresses[1], rows, columns, size * columns, size, precision}};
-  const DeviceMatrix target_view{addresses[2], rows, 1, size, 0, precision};
-  for (const DeviceMatrix& layout : layouts) {
-    const Dataset data = gpu.adopt({.columns = layout, .target = target_view}).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
-    expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "adopted");
-    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "adopted");
-    expectDirect(program, w.expressions.size());
-  }
-  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
-}
-
-TEST(DirectTier, ReadsAdoptedColumnsInPlace) {
-  checkAdoptedColumns<float>(Precision::kF32);
-  checkAdoptedColumns<double>(Precision::kF64);
 }
 
 // Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
@@ -174,8 +93,7 @@ TEST(DirectTier, InterpretsTooLongExpressions) {
   w.expressions.push_back(tooLongQuotient());
   w.expressions.push_back(build({Token::variable(0)}));
   const LossOptions loss{LossKind::kMae, NanPolicy::kSkip};
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   expectSameLosses(gpu.loss(program, data, w.parameters, loss).value(), lossesOf(gpu, w, Tier::kInterpret, loss),
                    "too long");
   expectSameBits(predict(gpu, program, data, w.parameters), predict(gpu, w, Tier::kInterpret), 40, "too long");
@@ -202,8 +120,7 @@ TEST_P(DirectTierOf, IsOffOnUnsupportedDevices) {
   FakeMachine machine({.devices = {FakeDevice{.capability = 75}}});
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   const Workload w = directWorkload(3, 20, 100, false, GetParam());
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   expectSameBits(predict(gpu, program, data, w.parameters), predict(cpuEngine(GetParam()), w, Tier::kInterpret), 100,
                  "without the tier");
   const ProgramStatus status = program.status();
@@ -334,8 +251,7 @@ TEST(DirectTier, DriverFailuresFailOneEvaluation) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(31, 20, 100);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   for (const char* const entry : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAllocFromPoolAsync"}) {
     machine.driver.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
     const auto failed = gpu.loss(program, data, w.parameters);

@@ -52,8 +52,7 @@ TEST_P(DirectSelfTestOf, WrongCodeTurnsTheTierOff) {
   const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
   for (int process = 0; process < 2; ++process) {
     const Engine gpu = machine.engine(machine.strict());
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
     expectSameBits(predict(gpu, program, data, w.parameters), expected, 100, "interpreted");
     EXPECT_EQ(machine.launches(), 1U) << "the first comparison, and nothing afterwards";
     const ProgramStatus status = program.status();
@@ -72,8 +71,7 @@ TEST(DirectSelfTest, ARejectedImageTurnsTheTierOff) {
   machine.driver.failAt("cuModuleLoadDataEx", 3, CUDA_ERROR_INVALID_IMAGE);  // after the interpreter and the totals
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(42, 20, 100);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   expectSameLosses(gpu.loss(program, data, w.parameters).value(),
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "interpreted");
   EXPECT_EQ(machine.launches(), 0U);
@@ -97,8 +95,7 @@ TEST(DirectSelfTest, CodeThatLosesTheDeviceIsTriedOnce) {
   }
   FakeMachine machine;
   const Engine gpu = machine.engine(options);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
   expectSameLosses(gpu.loss(program, data, w.parameters).value(),
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "the next process");
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 2U) << "the interpreter and the totals";
@@ -337,8 +334,7 @@ TEST(DirectSelfTest, RunsInTheBackgroundForAuto) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(45, 20, 100);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.expected_evaluations = 1e15, .expected_rows = 100});
+  const auto [data, program] = prepared(gpu, w, {.expected_evaluations = 1e15, .expected_rows = 100});
   const Losses expected = gpu.loss(program, data, w.parameters).value();
   while (program.status().compiling) std::this_thread::yield();
   EXPECT_EQ(machine.launches(), kSelfTestLaunches);

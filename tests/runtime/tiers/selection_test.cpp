@@ -24,8 +24,7 @@ TEST(DeviceEngineTiers, BackgroundCodeGivesTheSameBits) {
   const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9});
+    const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto, .expected_evaluations = 1e9});
     const Losses first = gpu.loss(program, data, w.parameters).value();
     EXPECT_EQ(program.status().served.interpreted, 50U);
     waitUntil([&] { return program.status().tier == Tier::kCompile || program.status().error; });
@@ -90,8 +89,7 @@ TEST(DeviceEngineTiers, MissingVariablesCauseNoRecompilation) {
   const Engine gpu = machine.engine({.math = Math::kStrict});
   Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
   w.expressions.push_back(build({Token::variable(99)}));
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
   const Losses first = gpu.loss(program, data, w.parameters).value();
   EXPECT_EQ(first.failures.size(), 1U);
   machine.driver.forgetCalls();
@@ -214,8 +212,7 @@ TEST(DeviceEngineTiers, AutoCompilesAtOnceOnlyWhatTheInterpreterRefuses) {
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Engine cpu = cpuEngine(Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto});
   EXPECT_TRUE(program.failures().empty());
   EXPECT_EQ(program.info().tier, Tier::kAuto);
   const Losses expected = lossesOf(cpu, w, Tier::kInterpret, {});
@@ -236,8 +233,7 @@ TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
     return Error{Errc::kCompile, "assembler failure", {}};
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto});
   EXPECT_FALSE(program.status().error);
   const Losses losses = gpu.loss(program, data, w.parameters).value();
   ASSERT_EQ(losses.failures.size(), 1U);
@@ -256,8 +252,7 @@ TEST(DeviceEngineTiers, CostsAreStoredAtDestruction) {
     FakeMachine machine;
     machine.images->seconds = 10;
     const Engine gpu = machine.engine({.math = Math::kStrict, .cache_directory = directory.path("")});
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
     ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
   }
   const auto cache = KernelCache::open({.directory = directory.path("")});
@@ -337,8 +332,7 @@ TEST(DeviceEngineTiers, TheInterpreterServesAfterABackgroundError) {
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(24, 40, 300, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
   const Losses first = gpu.loss(program, data, w.parameters).value();
   waitUntil([&] { return program.status().error.has_value(); });
   EXPECT_EQ(program.status().error->message, "assembler failure");
@@ -356,8 +350,7 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Engine cpu = cpuEngine(Precision::kF32);
   const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "split");
   EXPECT_EQ(program.status().compiled, 64U);
   EXPECT_GT(machine.images->count("rows"), 16U);
@@ -368,8 +361,7 @@ TEST(DeviceEngineTiers, KernelsWithFewSpillsAreNotSplit) {
   machine.images->facts = [](const Dag&) { return KernelFacts{.name = "", .registers = 255, .stack_bytes = 8}; };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters));
   EXPECT_EQ(program.status().compiled, 64U);
   EXPECT_LE(machine.images->count("rows"), 2U);
@@ -388,8 +380,7 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
     };
     const Engine gpu = machine.engine({.math = Math::kStrict, .threads = 1});
     const Workload w = arithmeticWorkload(27, 700, 150, Precision::kF32);
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    const auto [data, program] = prepared(gpu, w, {.tier = Tier::kCompile});
     expectSameLosses(gpu.loss(program, data, w.parameters).value(),
                      lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "modules");
     EXPECT_EQ(program.status().compiled, 700U);
