@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/pool/make_executor.h"
+#include "runtime/pool/program.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {

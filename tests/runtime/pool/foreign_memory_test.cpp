@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/evaluation/dataset_state.h"
+#include "runtime/pool/program.h"
 #include "tests/generators/derivatives.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
@@ -93,7 +94,7 @@ TEST_P(PooledMemory, ACopyThatFailsOnceIsMadeLater) {
     missed += data.state().copy_with_target == nullptr ? 1 : 0;
     expectSameGradients(all_.gradient(program, data, w.parameters).value(), expected, "with all");
     ASSERT_NE(data.state().copy_with_target, nullptr);
-    EXPECT_THAT(data.state().copy_with_target->replicas, testing::Each(testing::NotNull()));
+    EXPECT_THAT(replicasOf(*data.state().copy_with_target), testing::Each(testing::NotNull()));
   }
   EXPECT_GT(missed, 0U);
 }
