@@ -187,6 +187,7 @@ class LossFlight final : public Flight {
   void makeRoom() { losses_ = run_->emptyLosses(); }
   Result<Sums> sums() override {
     wait();
+    const CurrentContext current(*executor_.cuda_);
     executor_.recordRunTime(task_, *run_);
     return Sums{run_->totals(), run_->plan().code->failures, {}};
   }
