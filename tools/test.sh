@@ -37,7 +37,7 @@ run_ctest() {
   say "running the tests of the preset '$preset'"
   rm -f "$report"
   ctest --preset "$preset" -j "$(nproc)" --output-junit "$report" --progress >"build/$preset-tests.log" 2>&1 || true
-  if ! numbers="$(python3 -B tools/count_tests.py "$report")"; then
+  if ! numbers="$(python3 -B tests/count_tests.py "$report")"; then
     tail -n 30 "build/$preset-tests.log" >&2
     count "tests of the preset '$preset' (see build/$preset-tests.log)" 1
     return
@@ -55,7 +55,7 @@ run_pytest() {
   local report="$SRJIT_ROOT/build/python-tests.xml" numbers
   rm -f "$report"
   tools/python.sh --test || true
-  if ! numbers="$(python3 -B tools/count_tests.py "$report")"; then
+  if ! numbers="$(python3 -B tests/count_tests.py "$report")"; then
     count "tests of the Python package" 1
     return
   fi

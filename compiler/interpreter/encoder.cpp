@@ -24,13 +24,13 @@ constexpr std::uint32_t kMaxTokens = 1u << 30;
 Encoder::Encoder(const HandlerNumbers& table) : table_(table), pending_(table.depth + kMaxArity) {}
 
 EncodeFault Encoder::encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
-                                const EncodeOptions& options, Bytecode& code) {
+                            const EncodeOptions& options, Bytecode& code) {
   if (const EncodeFault begun = begin(dag, options, code); !begun.isNone()) return begun;
   return withSlots([&](std::uint32_t shared_from) { return tryRoots(roots, outputs, shared_from); });
 }
 
 EncodeFault Encoder::encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
-                                const EncodeOptions& options, Bytecode& code) {
+                            const EncodeOptions& options, Bytecode& code) {
   if (const EncodeFault begun = begin(graph.dag, options, code); !begun.isNone()) return begun;
   return withSlots([&](std::uint32_t shared_from) { return tryGraph(graph, outputs, shared_from); });
 }
@@ -70,7 +70,7 @@ void Encoder::clear(std::uint32_t shared_from) {
 }
 
 EncodeFault Encoder::tryRoots(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
-                                  std::uint32_t shared_from) {
+                              std::uint32_t shared_from) {
   clear(shared_from);
   uses_.resize(std::max(uses_.size(), dag_->size()));
   if (++generation_ == 0) {
@@ -89,7 +89,7 @@ EncodeFault Encoder::tryRoots(std::span<const NodeId> roots, std::span<const std
 }
 
 EncodeFault Encoder::tryGraph(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
-                                  std::uint32_t shared_from) {
+                              std::uint32_t shared_from) {
   clear(shared_from);
   code_->parameters.clear();
   members_ = graph.members;
@@ -384,7 +384,7 @@ DeviceToken* Encoder::emitTree(NodeId root, DeviceToken* end) {
 }
 
 DeviceToken* Encoder::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,
-                                    DeviceToken* end) const {
+                                DeviceToken* end) const {
   constexpr DeviceToken::ArgumentKind kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
   const auto number = [&](std::size_t k) { return values_[node.operands[k]].number; };
   const std::array<std::uint32_t, kMaxArity + 1> numbers = {number(0), number(1), number(2), 0};
@@ -394,7 +394,7 @@ DeviceToken* Encoder::emitShort(const Node& node, const OperandPlan& plan, std::
 }
 
 DeviceToken* Encoder::emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height,
-                                   DeviceToken* end) const {
+                               DeviceToken* end) const {
   *--end = token(table_.find(Kind::kPushResult, height));
   *--end = token(table_.findBody(node.op));
   for (unsigned i = node.operand_count; i-- > 0;) {

@@ -12,11 +12,11 @@
  * SRJIT_ERROR_INVALID, unless this page allows it.
  *
  * Structs begin with their size in bytes, which the caller sets. In structs that the library reads, 0 and NULL stand
- * for the default. A caller compiled with an older header passes fewer bytes; the other members have their defaults. With a
- * newer header, members that this library does not know must be 0, or the call fails with SRJIT_ERROR_UNSUPPORTED; in
- * structs that the library writes they stay as they are. A size below that of the first version, or above 4096, is
- * SRJIT_ERROR_INVALID; a srjit_error of such a size is not written. (Linux extends its system calls in this way:
- * copy_struct_from_user(), include/linux/uaccess.h.)
+ * for the default. A caller compiled with an older header passes fewer bytes; the other members have their defaults.
+ * With a newer header, members that this library does not know must be 0, or the call fails with
+ * SRJIT_ERROR_UNSUPPORTED; in structs that the library writes they stay as they are. A size below that of the first
+ * version, or above 4096, is SRJIT_ERROR_INVALID; a srjit_error of such a size is not written. (Linux extends its
+ * system calls in this way: copy_struct_from_user(), include/linux/uaccess.h.)
  *
  * Objects are handles. The caller owns those that srjit_..._create(), srjit_compile() and similar calls give, and frees
  * each with the srjit_..._free() of its type, in any order; NULL is allowed. Texts of an object end with it. A call

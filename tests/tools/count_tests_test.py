@@ -1,11 +1,11 @@
-"""Tests of tools/count_tests.py on reports of ctest and pytest."""
+"""Tests of tests/count_tests.py on reports of ctest and pytest."""
 
 import pathlib
 import sys
 import unittest
 import xml.etree.ElementTree as tree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from count_tests import numbers_of  # noqa: E402
 
 
