@@ -25,7 +25,7 @@ struct Subject {
 };
 
 /// All operators. Few expressions, since assemblers take seconds for a few functions in double.
-Subject allOperators() { return {.generator = generatorOf(11, 24), .count = 48}; }
+Subject ofAllOperators() { return {.generator = generatorOf(11, 24), .count = 48}; }
 Subject fewOperators(Precision precision) {
   if (precision == Precision::kF32) return {.generator = generatorOf(12, 16), .count = 24};
   return {.generator = generatorOf(13, 10), .count = 12};
@@ -51,7 +51,7 @@ void makeKernels() {
   onAllCores(jobs.size(), [&](std::size_t i) {
     const Job& job = jobs[i];
     const Engine engine = engineOf(job.mode);
-    const Subject subject = job.tier == Tier::kCompile ? fewOperators(job.mode.precision) : allOperators();
+    const Subject subject = job.tier == Tier::kCompile ? fewOperators(job.mode.precision) : ofAllOperators();
     const bool weighted = job.loss && job.loss->nan == NanPolicy::kSkip;
     const Workload w = subject.workload(job.mode.precision, job.rows, weighted);
     const Status ready =
@@ -126,7 +126,7 @@ class Bits : public GpuInMode {
 };
 
 TEST_P(Bits, OfAllOperatorsAreEqualInterpreted) {
-  const Subject subject = allOperators();
+  const Subject subject = ofAllOperators();
   compareOn(variants(ExpressionGenerator(subject.generator).batch(subject.count), Tier::kInterpret), subject,
             kRowCounts);
 }
@@ -175,7 +175,7 @@ TEST_P(Bits, DoNotDependOnTheBatch) {
   const Engine engine = this->engine();
   constexpr std::size_t kRows = 1000;
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-    const Subject subject = tier == Tier::kInterpret ? allOperators() : arithmetic();
+    const Subject subject = tier == Tier::kInterpret ? ofAllOperators() : arithmetic();
     const Workload w = subject.workload(mode().precision, kRows, false);
     const Dataset data = engine.upload(w.view()).value();
     const Program whole = engine.compile(w.expressions, {.tier = Tier::kInterpret});
