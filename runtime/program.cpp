@@ -61,7 +61,8 @@ std::shared_ptr<ProgramsMade::Slot> ProgramsMade::slotOf(const Purpose& purpose)
       std::ranges::find(slots_, purpose, [](const auto& slot) -> const Purpose& { return slot->purpose; });
   if (found == slots_.end()) {
     constexpr std::size_t kMost = 16;
-    if (slots_.size() == kMost) slots_.erase(slots_.begin());
+    const bool is_first_code = std::holds_alternative<std::monostate>(slots_.empty() ? purpose : slots_[0]->purpose);
+    if (slots_.size() == kMost) slots_.erase(slots_.begin() + (is_first_code ? 1 : 0));
     return slots_.emplace_back(std::make_shared<Slot>(purpose));
   }
   std::rotate(found, found + 1, slots_.end());

@@ -62,7 +62,7 @@ struct HostProgram {
 /// The program of all roots of `dag`. Nodes are computed in ascending order, so schedule the graph first; nodes that no
 /// root needs are left out. Linear in the nodes; not recursive. Errors: kInvalid for more columns, roots, or nodes and
 /// parameters together, than HostOperand::kMaxIndex.
-/// `computed` becomes the node of each instruction.
+/// The node of each instruction is appended to `computed`.
 Result<HostProgram> encodeForHost(const Dag& dag, std::vector<NodeId>* computed = nullptr);
 
 /// A line per instruction, e.g. `slot0 = mul x0 parameter1`: x<column>, parameter<index in Dag::parameters()> with its

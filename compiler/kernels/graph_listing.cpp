@@ -1,12 +1,14 @@
 #include "compiler/kernels/graph_listing.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <llvm/Support/raw_ostream.h>
 
 #include "compiler/kernels/key.h"
-#include "compiler/lowering/llvm_scope.h"
 #include "passes/pass.h"
 
 namespace srjit {
@@ -40,22 +42,32 @@ fs::path fileOf(const std::string& text, const fs::path& directory) {
   return directory / (name + ".txt");
 }
 
+/// Writes all of the text and closes the file.
+std::error_code writeAndClose(int descriptor, std::string_view text) {
+  std::error_code failure;
+  while (!text.empty() && !failure) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written >= 0) text.remove_prefix(static_cast<std::size_t>(written));
+    if (written < 0 && errno != EINTR) failure.assign(errno, std::generic_category());
+  }
+  if (close(descriptor) != 0 && !failure) failure.assign(errno, std::generic_category());
+  return failure;
+}
+
 /// Writes a file that appears complete, or not at all.
-std::error_code writeWhole(const fs::path& file, const std::string& text) {
-  return llvm::errorToErrorCode(llvm::writeToOutput(file.string(), [&](llvm::raw_ostream& out) -> llvm::Error {
-    auto& stream = static_cast<llvm::raw_fd_ostream&>(out);
-    stream << text;
-    stream.flush();
-    const std::error_code failure = stream.error();
-    stream.clear_error();
-    return llvm::errorCodeToError(failure);
-  }));
+std::error_code writeWhole(const fs::path& file, std::string_view text) {
+  std::string part = file.string() + ".XXXXXX";
+  const int descriptor = mkstemp(part.data());
+  if (descriptor < 0) return {errno, std::generic_category()};
+  std::error_code failure = writeAndClose(descriptor, text);
+  if (!failure) fs::rename(part, file, failure);
+  if (failure) unlink(part.c_str());
+  return failure;
 }
 
 }  // namespace
 
 Result<GraphListing> writeGraphListing(std::span<const Dag> dags, const fs::path& directory) {
-  const LlvmScope scope;
   std::error_code failure;
   const fs::path place = fs::absolute(directory, failure);
   if (!failure) fs::create_directories(place, failure);

@@ -1,5 +1,4 @@
 // Evaluations: those that wait and those in flight, and results as objects of Python.
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>

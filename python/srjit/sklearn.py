@@ -360,7 +360,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
         own = ("choose", "random_state", "checkpoint", "verbose")
-        given = {name: value for name, value in vars(self).items() if name in self._get_param_names() and name not in own}
+        # A subclass may have other parameters, and fewer.
+        names = [name for name in SymbolicRegressor._get_param_names() if name not in own]
+        given = {name: getattr(self, name) for name in names}
         return options_of(**{**given, "loss": loss, "seed": _seed_of(self.random_state)})
 
     def _formula(self, complexity: int | None) -> Formula:

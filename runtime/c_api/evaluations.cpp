@@ -181,19 +181,19 @@ void take(srjit_pending* pending, const char* kind, To* to) {
 }
 
 /// Checks what can be checked of a place for results before they are there.
-void checkPlace(srjit_losses* losses, const auto&) { fromCaller(&required(losses, "losses"), "losses"); }
-void checkPlace(srjit_failures** failures, const Program&) { required(failures, "failures"); }
-void checkPlace(srjit_fits* fits, const Program& program) {
+void checkPlace(srjit_losses* losses, const char* name, const auto&) { fromCaller(&required(losses, name), name); }
+void checkPlace(srjit_failures** failures, const char* name, const Program&) { required(failures, name); }
+void checkPlace(srjit_fits* fits, const char*, const Program& program) {
   fitsOf(fits, program.size(), program.parameterOffset(program.size()));
 }
 
-/// Gives to the caller what `ask` asks an engine for.
+/// Gives to the caller what `ask` asks an engine for. `name` is that of `to` in messages.
 template <class Call, class To, class Ask>
-std::int32_t evaluate(const Call& call, To* to, srjit_error* error, const Ask& ask) {
+std::int32_t evaluate(const Call& call, To* to, const char* name, srjit_error* error, const Ask& ask) {
   clear(to);
   return answer(error, [&] {
     withObjects(call, [&](const Origin& origin, const Engine& engine, const auto& expressions, const auto&... rest) {
-      checkPlace(to, expressions);
+      checkPlace(to, name, expressions);
       give(ask(engine, expressions, rest...).value(), origin, to);
     });
   });
@@ -221,14 +221,14 @@ const char* srjit_fit_status_name(int32_t status) {
 int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                    const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                    srjit_losses* losses, srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, losses, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, losses, "losses", error,
                   [&](auto& on, auto&... of) { return on.loss(of..., lossOptionsOf(options)); });
 }
 
 int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population* population, const srjit_dataset* data,
                               const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                               const srjit_compile_options* compile_options, srjit_losses* losses, srjit_error* error) {
-  return evaluate(Call{engine, population, data, parameters, parameter_count}, losses, error,
+  return evaluate(Call{engine, population, data, parameters, parameter_count}, losses, "losses", error,
                   [&](auto& on, auto&... of) {
                     return on.loss(of..., lossOptionsOf(options), compileOptionsOf(*engine, compile_options));
                   });
@@ -237,14 +237,14 @@ int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population
 int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                        srjit_losses* gradients, srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, gradients, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, gradients, "gradients", error,
                   [&](auto& on, auto&... of) { return on.gradient(of..., gradientOptionsOf(options)); });
 }
 
 int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const double* parameters, uint64_t parameter_count, int32_t type, void* out, uint64_t count,
                       srjit_failures** failures, srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, "failures", error,
                   [&](auto& on, auto&... of) {
                     return withArray(type, out, count, [&](auto to) { return on.evaluate(of..., to); });
                   });
@@ -253,7 +253,7 @@ int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                        uint64_t count, srjit_failures** failures, srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, "failures", error,
                   [&](auto& on, auto&... of) {
                     const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
                     return withArray(type, out, count, [&](auto to) { return on.jacobian(of..., to, what); });
@@ -263,7 +263,7 @@ int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program,
 int32_t srjit_predict_on_device(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                                 const double* parameters, uint64_t parameter_count, const srjit_matrix* out,
                                 uint64_t stream, srjit_failures** failures, srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, "failures", error,
                   [&](auto& on, auto&... of) { return on.evaluate(of..., outputOnDevice(out), stream); });
 }
 
@@ -271,7 +271,7 @@ int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program
                                  const double* parameters, uint64_t parameter_count, int32_t by,
                                  const srjit_matrix* out, uint64_t stream, srjit_failures** failures,
                                  srjit_error* error) {
-  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, error,
+  return evaluate(Call{engine, program, data, parameters, parameter_count}, failures, "failures", error,
                   [&](auto& on, auto&... of) {
                     const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
                     return on.jacobian(of..., outputOnDevice(out), stream, what);
@@ -292,7 +292,7 @@ int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                   const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
                   srjit_error* error) {
-  return evaluate(Call{engine, program, data, starts, start_count}, fits, error,
+  return evaluate(Call{engine, program, data, starts, start_count}, fits, "fits", error,
                   [&](auto& on, auto&... of) { return on.fit(of..., fitOptionsOf(options)); });
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 
-#include "runtime/code/costs.h"
 #include "runtime/code/graphs.h"
 
 namespace srjit {

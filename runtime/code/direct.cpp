@@ -107,9 +107,11 @@ class DirectMaker {
   /// which was refused, is encoded as a whole; so outputs that direct code has as well are written twice, with the same
   /// bits.
   void interpretTheRest(bool linked) {
+    const ProgramSource& source = request_.source;
+    const auto hasOutputs = [&](std::uint32_t e) { return source.outputOffset(e) < source.outputOffset(e + 1); };
     std::vector<std::uint32_t> rest;
     for (std::size_t c = 0; c < parts_.size(); ++c) {
-      if (!linked) rest.insert(rest.end(), expressionsOf(c).begin(), expressionsOf(c).end());
+      if (!linked) std::ranges::copy_if(expressionsOf(c), std::back_inserter(rest), hasOutputs);
       for (std::size_t i = 0; linked && i < parts_[c].refused.size(); ++i) {
         const std::uint32_t expression = expressionOf(c, parts_[c].refused[i]);
         if (rest.empty() || rest.back() != expression) rest.push_back(expression);

@@ -26,7 +26,7 @@ constexpr std::size_t kMostOfDirectGraph = std::size_t{16} * kDirectRoots;
 
 /// Adds the graph of a group, or those of its parts where passes refuse it as a whole.
 void addOptimized(Graphs& to, KernelGroup group, const CodeRequest& request) {
-  Result<Dag> dag = graphOf(group, request);
+  Result<Dag> dag = optimizedDag(group.expressions, request.graphSource(), Tier::kCompile);
   if (dag) {
     to.groups.push_back(std::move(group));
     to.dags.push_back(std::move(*dag));
@@ -95,10 +95,6 @@ Graphs planKernels(const CodeRequest& request) {
   graphs.per_module =
       std::clamp<std::size_t>(graphs.groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
   return graphs;
-}
-
-Result<Dag> graphOf(const KernelGroup& group, const CodeRequest& request) {
-  return optimizedDag(group.expressions, request.graphSource(), Tier::kCompile);
 }
 
 void addGraphs(Graphs& graphs, const CodeRequest& request, const std::atomic<bool>& cancelled) {

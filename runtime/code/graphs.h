@@ -16,11 +16,11 @@ namespace srjit {
 /// Some of the graphs of Graphs, with their expressions; valid as long as those.
 struct GraphSpan {
   std::span<const KernelGroup> groups;
-  std::span<const Dag> dags;  ///< empty before the passes ran
+  std::span<const Dag> dags;  ///< one a group
 
   std::size_t size() const noexcept { return groups.size(); }
   GraphSpan part(std::size_t first, std::size_t count) const {
-    return {groups.subspan(first, count), dags.empty() ? dags : dags.subspan(first, count)};
+    return {groups.subspan(first, count), dags.subspan(first, count)};
   }
 };
 
@@ -49,8 +49,6 @@ Graphs planKernels(const CodeRequest& request);
 /// Runs the passes for these groups. A group that passes refuse is divided; an expression that they refuse alone is a
 /// failure. Stops early, with any part of the groups, once `cancelled`.
 void addGraphs(Graphs& graphs, const CodeRequest& request, const std::atomic<bool>& cancelled);
-/// The graph of one of these groups. Errors: those of passes.
-Result<Dag> graphOf(const KernelGroup& group, const CodeRequest& request);
 /// The two halves of a group of two expressions or more, without graphs.
 std::vector<KernelGroup> halvesOf(const KernelGroup& group);
 

@@ -138,7 +138,7 @@ void Stream::copyBytes(const CopyEnd& to, const CopyEnd& from, std::size_t bytes
 
 void Stream::copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const {
   if (bytes == 0 || rows == 0) return;
-  if (to.pitch == bytes && from.pitch == bytes) return copyBytes(to, from, bytes * rows);
+  if (rows == 1 || (to.pitch == bytes && from.pitch == bytes)) return copyBytes(to, from, bytes * rows);
   if (std::max(to.pitch, from.pitch) > cuda()->limits().max_pitch) {
     for (std::size_t row = 0; row < rows; ++row) copyBytes(to + row * to.pitch, from + row * from.pitch, bytes);
     return;

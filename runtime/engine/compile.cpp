@@ -49,7 +49,6 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   });
   state->made = made.ok();
   if (!made) {
-    state->code.reset();  // the subtrees that it may read would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < source->expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

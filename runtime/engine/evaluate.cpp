@@ -13,7 +13,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 /// A task that an executor runs, or its result.
 struct StartedTask {
   Task task;
-  std::unique_ptr<Flight> flight = {};  ///< null: `done` is the result
+  std::unique_ptr<Flight> flight = {};  ///< null: `done` is the result, and failures are in the output
   Losses done = {};
 };
 
@@ -108,16 +108,18 @@ Result<StartedTask> startTask(Engine::State& engine, Task task) {
     return started;
   }
   started.done = lossesOfNothing(started.task);
-  if (!started.task.program.state().made) return started;
-  Result<Losses> some = runFeasible(engine, started.task);
-  if (!some) return std::move(some).error();
-  started.done = std::move(*some);
+  if (started.task.program.state().made) {
+    Result<Losses> some = runFeasible(engine, started.task);
+    if (!some) return std::move(some).error();
+    started.done = std::move(*some);
+  }
+  settle(*engine.executor, started.task, started.done);
   return started;
 }
 
 Result<Losses> lossesOf(Engine::State& engine, StartedTask& started) {
-  Result<Losses> losses = std::move(started.done);
-  if (started.flight != nullptr) losses = started.flight->finish();
+  if (started.flight == nullptr) return std::move(started.done);
+  Result<Losses> losses = started.flight->finish();
   if (losses) settle(*engine.executor, started.task, *losses);
   return losses;
 }

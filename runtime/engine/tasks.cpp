@@ -113,9 +113,6 @@ namespace {
 
 Result<Task> sumsTask(Engine::State& engine, Task task, Quantity quantity, const LossOptions& options,
                       DerivativesBy by) {
-  if (Status valid = checkLoss(options, task.data.state(), engine.options.limits); !valid) {
-    return std::move(valid).error();
-  }
   task.loss = kPlainSums;
   Derivation derivation = derivedSums(quantity, task.data.state(), options);
   derivation.by = by;
@@ -125,6 +122,8 @@ Result<Task> sumsTask(Engine::State& engine, Task task, Quantity quantity, const
 }  // namespace
 
 Result<Task> gradientTask(Engine::State& engine, Task task, const GradientOptions& options) {
+  Status valid = checkLoss(options.loss, task.data.state(), engine.options.limits);
+  if (!valid) return std::move(valid).error();
   Result<Task> made = withVectors(engine, std::move(task));
   if (!made) return made;
   return sumsTask(engine, std::move(*made), Quantity::kGradient, options.loss, options.by);
@@ -133,8 +132,11 @@ Result<Task> gradientTask(Engine::State& engine, Task task, const GradientOption
 Result<Task> lossTask(Engine::State& engine, Task task, const LossOptions& options) {
   Result<Task> made = withVectors(engine, std::move(task));
   if (!made) return made;
-  if (isOfGraphs(options, made->data.state()))
+  if (isOfGraphs(options, made->data.state())) {
+    Status valid = checkLoss(options, made->data.state(), engine.options.limits);
+    if (!valid) return std::move(valid).error();
     return sumsTask(engine, std::move(*made), Quantity::kLoss, options, DerivativesBy::kParameters);
+  }
   made->loss = options;
   return made;
 }

@@ -14,7 +14,8 @@
 
 namespace srjit {
 
-/// Where the numbers of a data set are on a machine. The executor that placed them knows the class. Thread-safe.
+/// What a machine has of a data set: its numbers, or values of its rows that it keeps. The executor that placed them
+/// knows the class. Thread-safe.
 class Residence {
  public:
   virtual ~Residence() = default;

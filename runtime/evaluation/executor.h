@@ -59,7 +59,7 @@ class Flight {
   /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
   /// not have, in any order; values and predictions of failed expressions are unspecified.
   virtual Result<Losses> finish() = 0;
-  /// The same for a task with kPlainSums: sumsOf(flight). The sums without memory of their own are the flight's.
+  /// The same for a task with kPlainSums: sumsOf(flight). Sums without `memory` lie in the flight, and end with it.
   virtual Result<Sums> sums() {
     Result<Losses> losses = finish();
     if (!losses) return std::move(losses).error();

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,9 +29,9 @@ class ProgramCode {
 /// of its expressions; for all of them, this number of times behind one another.
 using Purpose = std::variant<std::monostate, Derivation, std::vector<std::uint32_t>, std::size_t>;
 
-/// Programs that are made of a program, by purpose: each at its first use. Keeps the most recently used, and none whose
-/// making failed for want of a machine. Thread-safe; a call may wait while another makes its program, until its
-/// deadline (lockUntil()).
+/// Programs that are made of a program, by purpose: each at its first use. Keeps the code of a deferred program and the
+/// most recently used others, and none whose making failed for want of a machine. Thread-safe; a call may wait while
+/// another makes its program, until its deadline (lockUntil()).
 class ProgramsMade {
  public:
   Program get(const Purpose& purpose, const Deadline& deadline, const std::function<Program()>& make);

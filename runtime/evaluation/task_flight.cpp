@@ -60,6 +60,7 @@ class TaskFlight final : public Flight {
       Result<Losses> made = guarded([&] { return run(parameters); });
       // Releases the captures of `run` before completion is visible to other threads.
       run = nullptr;
+      parameters = {};
       const std::lock_guard lock(mutex);
       result.emplace(std::move(made));
       done.notify_all();

@@ -18,9 +18,9 @@ namespace srjit::fit {
 /// - Only nonlinear parameters are damped (D. W. Marquardt, SIAM J. 11(2), 1963). So a step is a damped one of Golub's
 ///   and Pereyra's projected loss (SIAM J. Numer. Anal. 10(2), 1973), in the approximation of L. Kaufman (BIT 15,
 ///   1975), where linear parameters follow to first order (algorithm 3 of A. Ruhe, P. A. Wedin, SIAM Rev. 22(3), 1980).
-/// - Trials are compared by that loss, of the best linear parameters, which the sums tell without a pass. If the
-/// trial's
-///   are far from the best, these are evaluated before the trial counts: its sums and derivatives are too inexact.
+/// - Trials are compared by that loss, of the best linear parameters, which the sums tell without a pass. If the linear
+///   parameters of the trial are far from the best, these are evaluated before the trial counts: its sums and
+///   derivatives are too inexact.
 /// - The damping is that of H. B. Nielsen (report IMM-REP-1999-05, DTU), scaled by the largest squared columns of the
 ///   projected J so far (Moré 1978). As long as no step was accepted, a rejected one is shortened to where the parabola
 ///   through both losses is least, as in MINPACK. A step changes no damped parameter by more than three times

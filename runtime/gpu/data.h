@@ -68,7 +68,8 @@ class DeviceData final : public Residence {
 
   /// Calls `use` with rows first .. first + count, for work that it puts on the queue's stream. Streamed rows are
   /// copied to the device, and the stream waits for the copy; their memory may get other rows after that work. `first`
-  /// is a multiple of kChunkQuantum if streamed, of 4 otherwise. If `use` throws, waits for the stream.
+  /// is a multiple of kChunkQuantum if streamed, of 4 otherwise. If `use` throws for streamed rows, waits for the
+  /// stream.
   void withRows(const QueueLock&, std::size_t first, std::size_t count,
                 const std::function<void(const DeviceRows& rows)>& use);
 

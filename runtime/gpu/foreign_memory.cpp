@@ -1,7 +1,5 @@
 #include "runtime/gpu/foreign_memory.h"
 
-#include <span>
-
 #include <fmt/format.h>
 
 namespace srjit {

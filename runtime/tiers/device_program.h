@@ -21,8 +21,8 @@
 
 namespace srjit {
 
-/// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() was
-/// called. Its destructor cancels its jobs, which do not reference it.
+/// The code of each kind that a program has, and records of its evaluations. Thread-safe once
+/// compileOnGpu() has returned. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram final : public ProgramCode {
  public:
   DeviceProgram(Tier tier, double expected_evaluations);

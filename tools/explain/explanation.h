@@ -1,4 +1,4 @@
-// What sr-jit makes of a few expressions, stage by stage: one JSON object, which docs/explain.md describes member by
+// What sr-jit makes of a few expressions, stage by stage: one JSON object, which docs/internals/explain.md describes member by
 // member. `sr-jit explain` prints it, or text made of it, or a page that has it inside and draws it.
 //
 // Every node has one id in all stages: an operator the number that printDag() gives it (%3; NodeNumbers keeps it from

@@ -17,8 +17,8 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 bool isEncodedOnDevice(const ProgramSource& source);
 /// The same of so many expressions with so many tokens, where neither a pipeline nor a derivation is given.
 bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens);
-/// Of a population that has so many, in how many parts each part still has enough, if none has a fifth less than the
-/// mean: parts have about as many tokens each, not as many expressions.
+/// The most parts of a population of this number of expressions that are each large enough for the device. Parts have
+/// about equal numbers of tokens, so one may have a fifth fewer expressions than the mean.
 std::size_t mostPartsForDevice(std::size_t expressions);
 
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/gpu/data.h"
+#include "runtime/pool/program.h"
 #include "tests/generators/derivatives.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/direct_machine.h"
@@ -58,9 +60,16 @@ class Machine {
     return model->engine(options);
   }
   bool isStreaming() const { return kind.device_bytes > 0; }
-  /// Numbers of rows: about groups, warps and chunks. Data of more than 4,096 are what kFewBytes makes streams of.
+  /// Whether rows of `data` go to the machine's first GPU at each evaluation.
+  bool isStreamed(const Dataset& data) const {
+    if (kind.gpus == 0) return false;
+    const Dataset::State& state = kind.gpus == 1 ? data.state() : *replicasOf(data.state()).front();
+    return deviceDataOf(state).isStreamed();
+  }
+  /// Numbers of rows: about groups, warps and chunks. kFewBytes makes streams of four columns or more of as many rows
+  /// as a stream has, in either precision.
   std::vector<std::size_t> rows() const {
-    if (isStreaming()) return {2 * 4096 + 1777};
+    if (isStreaming()) return {4 * 4096 + 1777};
     return kind.gpus > 1 ? std::vector<std::size_t>{1, 300} : std::vector<std::size_t>{1, 3, 127, 128, 129, 362, 1300};
   }
   /// Several GPUs divide the work of a tier, which ManyDevicesTiersSlow tests.

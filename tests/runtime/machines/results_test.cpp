@@ -39,7 +39,8 @@ TEST_P(Machines, SumLosses) {
     if (machine_.isStreaming() && !weighted) continue;
     const Workload w = withShares(workload(rows, 12, rows, weighted));
     const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-    const Program of_cpu = cpu_.compile(w.expressions);
+    EXPECT_EQ(machine_.isStreamed(data), machine_.isStreaming());
+    const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
     for (const Tier tier : machine_.tiers()) {
       const Program program = engine.compile(w.expressions, {.tier = tier});
       for (const LossInfo& info : allLosses()) {
@@ -60,7 +61,7 @@ TEST_P(Machines, Differentiate) {
   for (const std::size_t rows : {std::size_t{1}, rowsOr(129)}) {
     const Workload w = workload(rows, 25, rows, rows > 1);
     const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-    const Program of_cpu = cpu_.compile(w.expressions);
+    const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
     for (const DerivativesBy by : {DerivativesBy::kParameters, DerivativesBy::kVariables}) {
       const std::vector<double> jacobian = processor_.jacobian(cpu_, of_cpu, on_cpu, w.parameters, by);
       for (const Tier tier : machine_.tiers()) {
@@ -111,7 +112,7 @@ TEST_P(Machines, Fit) {
   for (const double parameter : w.parameters) starts.push_back(0.5 * parameter + 0.1);
   const Engine engine = machine_.engine();
   const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-  const Program of_cpu = cpu_.compile(w.expressions);
+  const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
   for (const Tier tier : machine_.tiers()) {
     const Program program = engine.compile(w.expressions, {.tier = tier});
     for (const LossOptions& loss :
@@ -142,7 +143,9 @@ TEST_P(Machines, RefineFits) {
   w.expressions = {infix("p0 + x0*(p1 + x0*p2)"), infix("p0*x1"), infix("p0 + x0*(p1 + x0*(p2 + x1*p3))")};
   w.parameters.assign(8, 1);
   const Engine engine = machine_.engine();
-  const Fits expected = cpu_.fit(cpu_.compile(w.expressions), cpu_.upload(w.view()).value(), w.parameters).value();
+  const Fits expected =
+      cpu_.fit(cpu_.compile(w.expressions, {.tier = Tier::kInterpret}), cpu_.upload(w.view()).value(), w.parameters)
+          .value();
   EXPECT_EQ(expected.statuses[0], FitStatus::kConverged);
   EXPECT_TRUE(std::isfinite(expected.standard_errors[2]));
   const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
@@ -170,7 +173,7 @@ TEST_P(Machines, TakeSeveralVectorsOfParameters) {
   const Engine engine = machine_.engine();
   const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
   const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret}),
-                of_cpu = cpu_.compile(w.expressions);
+                of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
   for (const LossOptions& loss : {LossOptions{}, LossOptions{.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
                                   LossOptions{.kind = LossKind::kScaledMse}}) {
     std::vector<double> losses, derivatives;
@@ -216,7 +219,7 @@ TEST_P(Machines, SumLossesOfPopulationsInParts) {
   const TokenArrays postfix = withFailures(w.expressions, Notation::kPostfix);
   const TokenArrays prefix = withFailures(w.expressions, Notation::kPrefix);
   const Dataset on_cpu = cpu_.upload(w.view()).value();
-  const Program of_cpu = cpu_.compile(postfix.view()).value();
+  const Program of_cpu = cpu_.compile(postfix.view(), {.tier = Tier::kInterpret}).value();
   for (const std::size_t parts : {0, 1, 2, 3, 7, 64, 1000}) {
     if (parts > 3 && (machine_.kind.gpus != 1 || machine_.isStreaming())) break;
     if (machine_.model) machine_.model->population_parts = parts;
