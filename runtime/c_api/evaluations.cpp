@@ -55,7 +55,7 @@ struct Call {
 const srjit_program& checked(const srjit_program* program) { return required(program, "program"); }
 PopulationView checked(const srjit_population* population) { return populationOf(population); }
 const Program& expressionsOf(const srjit_program& program) { return program.program; }
-const PopulationView& expressionsOf(const PopulationView& population) { return population; }
+PopulationView expressionsOf(const PopulationView& population) { return population; }
 Origin originOf(const srjit_program& program) { return program.origin; }
 Origin originOf(const PopulationView& population) { return {population.size()}; }
 

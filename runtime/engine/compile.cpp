@@ -42,7 +42,7 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
         CompileOptions{.expected_evaluations = options.expected_evaluations, .expected_rows = options.expected_rows};
   }
   const Status made = guarded([&]() -> Status {
-    if (!own) return own;
+    if (!own) return own.error();
     if (!permitted) return permitted;
     if (!state->deferred) engine.executor->compile(*state, options, deadline);
     return okStatus();

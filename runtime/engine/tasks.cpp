@@ -62,7 +62,7 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   if (program.data_serial && *program.data_serial != data.serial) {
     return Error{Errc::kInvalid, "a program that was made for another data set (CompileOptions::data)", {}};
   }
-  const Status counted = checkParameterCount(task.parameters.size(), made.parameterOffset(made.expressions.size()));
+  Status counted = checkParameterCount(task.parameters.size(), made.parameterOffset(made.expressions.size()));
   if (!counted) return counted;
   return task.loss ? checkLoss(*task.loss, data, engine.limits) : okStatus();
 }

@@ -58,7 +58,7 @@ EXCEPTIONS = {
 
 READS_LOSSES = re.compile(
     r"^\s*#include \"ir/losses\.def\"|^(?!\s*//).*\b(lossTerm|rowTerm|withLossFormula|scaledLossFormula)\b", re.MULTILINE)
-LAUNCH = re.compile(r"\bDirect(Arguments|Grid|Scratch)\b|\bdirectGraphs\(const|\bstruct DirectCode\b|\boffsetOf\(const")
+LAUNCH = re.compile(r"\bDirect(Arguments|Grid)\b|^Graphs directGraphs\(|^struct DirectScratch\b|\boffsetOf\(const ParameterSource", re.M)
 
 
 class Tree:

@@ -1,5 +1,5 @@
-// What sr-jit makes of a few expressions, stage by stage: one JSON object, which docs/internals/explain.md describes member by
-// member. `sr-jit explain` prints it, or text made of it, or a page that has it inside and draws it.
+// What sr-jit makes of a few expressions, stage by stage: one JSON object, which docs/internals/explain.md describes
+// member by member. `sr-jit explain` prints it, or text made of it, or a page that has it inside and draws it.
 //
 // Every node has one id in all stages: an operator the number that printDag() gives it (%3; NodeNumbers keeps it from
 // graph to graph), a leaf its own text (x0, p0@1, 2.5). Expressions and rows count as in docs/command.md.
