@@ -44,18 +44,9 @@ template <class... Values>
 Contents called(Function function, const Values&... values) {
   return computed(fastErrorOf(function, 1, 1, 1) > kUlp, values...);
 }
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  Contents id(const Contents& x) { return called(Function::k_##id, x); }
-#define SRJIT_DEFINE_2(id) \
-  Contents id(const Contents& x, const Contents& y) { return called(Function::k_##id, x, y); }
-#define SRJIT_DEFINE_3(id) \
-  Contents id(const Contents& x, const Contents& y, const Contents& z) { return called(Function::k_##id, x, y, z); }
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DEFINE_1
-#undef SRJIT_DEFINE_2
-#undef SRJIT_DEFINE_3
+#define SRJIT_VALUE Contents
+#define SRJIT_CALL called
+#include "ir/functions/define.def"
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();

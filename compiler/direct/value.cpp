@@ -72,21 +72,16 @@ Word upperWord(const Value& x) { return x.builder()->upperWordOf(x); }
 Word lowerWord(const Value& x) { return x.builder()->lowerWordOf(x); }
 Value withWords(const Value& x, const Word& upper, const Word& lower) { return x.builder()->numberOf(upper, lower); }
 
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  Value id(const Value& x) { return x.builder()->function(Function::k_##id, std::array{x}); }
-#define SRJIT_DEFINE_2(id) \
-  Value id(const Value& x, const Value& y) { return builderOf(x, y).function(Function::k_##id, std::array{x, y}); }
-#define SRJIT_DEFINE_3(id)                                           \
-  Value id(const Value& x, const Value& y, const Value& z) {         \
-    Builder& builder = x.builder() ? *x.builder() : builderOf(y, z); \
-    return builder.function(Function::k_##id, std::array{x, y, z});  \
-  }
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DEFINE_1
-#undef SRJIT_DEFINE_2
-#undef SRJIT_DEFINE_3
+// The builder is that of any value that is no literal.
+template <class... Values>
+Value functionOf(Function function, const Values&... values) {
+  Builder* builder = nullptr;
+  ((builder = builder != nullptr ? builder : values.builder()), ...);
+  return builder->function(function, std::array{values...});
+}
+#define SRJIT_VALUE Value
+#define SRJIT_CALL functionOf
+#include "ir/functions/define.def"
 
 Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
   return applyRow<Value>(op, operands[0], operands[1], operands[2]);

@@ -101,7 +101,7 @@ std::optional<unsigned> weightOfApproximation(Function function) {
   }
 }
 
-Weight call(Function function) {
+Weight call(Function function, auto...) {
   const bool was_approximate = current.approximate;
   if (was_approximate) {
     if (const std::optional<unsigned> weight = weightOfApproximation(function)) return add(*weight);
@@ -118,18 +118,9 @@ Weight call(Function function) {
   __builtin_unreachable();
 }
 
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  Weight id(Weight) { return call(Function::k_##id); }
-#define SRJIT_DEFINE_2(id) \
-  Weight id(Weight, Weight) { return call(Function::k_##id); }
-#define SRJIT_DEFINE_3(id) \
-  Weight id(Weight, Weight, Weight) { return call(Function::k_##id); }
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DEFINE_1
-#undef SRJIT_DEFINE_2
-#undef SRJIT_DEFINE_3
+#define SRJIT_VALUE Weight
+#define SRJIT_CALL call
+#include "ir/functions/define.def"
 
 template <class Count>
 std::size_t sumOverTokens(const ExpressionView& expression, std::size_t leaf, const Count& count) {

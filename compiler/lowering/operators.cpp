@@ -118,21 +118,16 @@ Word upperWord(const Value& x) { return x.lowering()->upperWord(x); }
 Word lowerWord(const Value& x) { return x.lowering()->lowerWord(x); }
 Value withWords(const Value& x, const Word& upper, const Word& lower) { return x.lowering()->withWords(upper, lower); }
 
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  Value id(const Value& x) { return x.lowering()->function(Function::k_##id, std::array{x}); }
-#define SRJIT_DEFINE_2(id) \
-  Value id(const Value& x, const Value& y) { return loweringOf(x, y).function(Function::k_##id, std::array{x, y}); }
-#define SRJIT_DEFINE_3(id)                                                \
-  Value id(const Value& x, const Value& y, const Value& z) {              \
-    Lowering& lowering = x.lowering() ? *x.lowering() : loweringOf(y, z); \
-    return lowering.function(Function::k_##id, std::array{x, y, z});      \
-  }
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DEFINE_1
-#undef SRJIT_DEFINE_2
-#undef SRJIT_DEFINE_3
+// The lowering is that of any value that is no literal.
+template <class... Values>
+Value functionOf(Function function, const Values&... values) {
+  Lowering* lowering = nullptr;
+  ((lowering = lowering != nullptr ? lowering : values.lowering()), ...);
+  return lowering->function(function, std::array{values...});
+}
+#define SRJIT_VALUE Value
+#define SRJIT_CALL functionOf
+#include "ir/functions/define.def"
 
 llvm::Type* elementTypeOf(Precision precision, llvm::LLVMContext& context) {
   switch (precision) {

@@ -113,17 +113,8 @@ Value finiteWith(const Value& derivative, const Value& whole) {
   return select(isFinite(derivative), derivative, 0.0 * whole);
 }
 
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
-#define SRJIT_DEFINE_1(id) \
-  Value id(const Value& x) { return call(Function::k_##id, x); }
-#define SRJIT_DEFINE_2(id) \
-  Value id(const Value& x, const Value& y) { return call(Function::k_##id, x, y); }
-#define SRJIT_DEFINE_3(id) \
-  Value id(const Value& x, const Value& y, const Value& z) { return call(Function::k_##id, x, y, z); }
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DEFINE_1
-#undef SRJIT_DEFINE_2
-#undef SRJIT_DEFINE_3
+#define SRJIT_VALUE Value
+#define SRJIT_CALL call
+#include "ir/functions/define.def"
 
 }  // namespace srjit::graph

@@ -1,12 +1,15 @@
 #include "runtime/code/compile.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <iterator>
+#include <memory>
 #include <ranges>
 #include <utility>
 
 #include <tbb/parallel_for.h>
+#include <tbb/task_group.h>
 
 #include "compiler/lowering/source_map.h"
 #include "runtime/code/interpreted/encode.h"
@@ -63,12 +66,16 @@ class Batch {
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, Attempt whole)
       : request_(request), kind_(kind), cancelled_(cancelled), missing_{std::move(whole)} {}
 
-  /// Loads what the cache has of the module, and of its parts if it has to be divided, which is read into `space`;
-  /// before make().
-  void loadCached(const std::shared_ptr<KernelImage>& space) {
-    for (const Attempt& attempt : std::exchange(missing_, {})) load(attempt, space);
+  /// Reads the whole module from the cache; before loadCached().
+  void read(const std::shared_ptr<KernelImage>& space) {
+    if (!isCancelled()) found_ = request_.store.findRows(missing_.front().key, space);
   }
-  /// Makes what is missing. In parallel with other batches.
+  /// Loads the module that was read. If it must be divided, also reads its parts from the cache, into `space`, and
+  /// loads them. Before make().
+  void loadCached(const std::shared_ptr<KernelImage>& space) {
+    for (const Attempt& attempt : std::exchange(missing_, {})) load(attempt, std::exchange(found_, {}), space);
+  }
+  /// Makes the missing modules. In parallel with other batches.
   void make() {
     for (const Attempt& attempt : std::exchange(missing_, {})) make(attempt);
   }
@@ -81,14 +88,18 @@ class Batch {
  private:
   bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  void load(const Attempt& attempt, const std::shared_ptr<KernelImage>& space) {
+  void load(const Attempt& attempt, const FoundRows& found, const std::shared_ptr<KernelImage>& space) {
     if (isCancelled()) return;
+    if (found.isNothing()) return missing_.push_back(attempt);
     const Stopwatch loading;
-    const double read_before = report.seconds_reading;
-    const auto module = request_.store.findRows(attempt.key, space, report.seconds_reading);
-    if (module == nullptr) return missing_.push_back(attempt);
-    report.seconds_loading += loading.seconds() - (report.seconds_reading - read_before);
-    take(attempt, module, 0, [&](const Attempt& part) { load(part, space); });
+    const auto module = request_.store.load(attempt.key, found);
+    report.seconds_loading += loading.seconds();
+    take(attempt, module, 0, [&](const Attempt& part) {
+      const Stopwatch reading;
+      const FoundRows found_part = request_.store.findRows(part.key, space);
+      report.seconds_reading += reading.seconds();
+      load(part, found_part, space);
+    });
   }
 
   void make(const Attempt& attempt) {
@@ -157,11 +168,30 @@ class Batch {
   const CodeRequest& request_;
   const KernelKind& kind_;
   const std::atomic<bool>& cancelled_;
+  FoundRows found_;  ///< of the whole
   std::vector<Attempt> missing_;
   std::deque<Graphs> halves_;  ///< which attempts refer to
 };
 
 using Batches = std::deque<Batch>;
+
+// The calling thread loads one module after another: where several threads read or load at a time, both take longer
+// (docs/history/experiments.md). Meanwhile a task reads the next one, into memory that is used again.
+void loadCached(Batches& batches) {
+  const std::array spaces{std::make_shared<KernelImage>(), std::make_shared<KernelImage>()};
+  tbb::task_group ahead;
+  const auto read = [&](std::size_t b) {
+    if (b < batches.size()) ahead.run([&, b] { batches[b].read(spaces[b % 2]); });
+  };
+  read(0);
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    const Stopwatch reading;
+    ahead.wait();
+    batches[b].report.seconds_reading += reading.seconds();
+    read(b + 1);
+    batches[b].loadCached(spaces[b % 2]);
+  }
+}
 
 CodeReport reportOf(const Batches& batches, const CodeRequest& request, const Graphs& graphs) {
   CodeReport report;
@@ -236,9 +266,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const Graphs& graphs, co
   const double seconds_keys = watch.seconds();
   Batches batches;
   for (Attempt& attempt : attempts) batches.emplace_back(request, kind, cancelled, std::move(attempt));
-  // One after another: where several threads read or load at a time, both take longer (docs/history/experiments.md).
-  const auto space = std::make_shared<KernelImage>();
-  for (Batch& batch : batches) batch.loadCached(space);
+  loadCached(batches);
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;

@@ -9,10 +9,10 @@
 namespace srjit {
 
 /// Makes kernels of `kind` for the chosen expressions, of their `graphs` (planKernels(), addGraphs()), and encodes the
-/// others. First the calling thread reads and loads what the cache has, one module after another; then the rest is
-/// compiled, in parallel.
-/// A group whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is
-/// interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
+/// others for the interpreter. First the calling thread loads cached modules, one after another, while a task reads the
+/// next; then the missing modules are compiled in parallel. A group is divided in halves if its kernel spills or is
+/// refused; a single expression is then interpreted, or a failure. Stops early, with code for nothing, once
+/// `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
                             const std::atomic<bool>& cancelled);
 

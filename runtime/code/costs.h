@@ -64,8 +64,8 @@ constexpr double encodingSeconds(double nodes, std::size_t cores) {
 /// ms.
 inline constexpr double kDeviceEncodeSecondsPerNode = 132 * 3.3e-9;
 
-/// The share of a population that a device encodes while so many threads of the host encode the rest, if both are to
-/// end at once.
+/// The share of a population that a device encodes, while this number of threads of the host encodes the rest, for both
+/// to end at once.
 constexpr double shareOfDevice(unsigned threads, unsigned multiprocessors) {
   const double host = encodingSeconds(1, threads), device = kDeviceEncodeSecondsPerNode / multiprocessors;
   return host / (host + device);

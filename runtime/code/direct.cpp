@@ -103,9 +103,8 @@ class DirectMaker {
     }
   }
 
-  /// Encodes what was refused; everything where the parts make no kernel. An expression of several outputs, one of
-  /// which was refused, is encoded as a whole; so outputs that direct code has as well are written twice, with the same
-  /// bits.
+  /// Encodes the refused expressions; all if the parts were not `linked`. If one output of an expression was refused,
+  /// all its outputs are encoded; the kernels then write some outputs twice, with the same bits.
   void interpretTheRest(bool linked) {
     const ProgramSource& source = request_.source;
     const auto hasOutputs = [&](std::uint32_t e) { return source.outputOffset(e) < source.outputOffset(e + 1); };
@@ -235,8 +234,8 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) 
 
 DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept {
   // More blocks shorten the tail of the launch, but each takes time to start. With more groups than multiprocessors,
-  // warps wait for code to be fetched: in larger blocks more of them run what was fetched. Code with subroutines is
-  // longest, so a multiprocessor has one group of it at a time.
+  // warps wait for fetches of code: in larger blocks more warps run the fetched code. Code with subroutines is longest,
+  // so a multiprocessor has one group of it at a time.
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
   const std::size_t groups = work.groups;
   const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);

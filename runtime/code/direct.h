@@ -19,9 +19,9 @@ struct DirectShape {
   unsigned window;  ///< of the scheduler
   bool subroutines = false;
 };
-/// For so many expressions on so many rows: where they make few blocks, small groups, so that all multiprocessors have
-/// some, in an order that hides latencies, as too few warps do not; else in the order of the source, written sooner,
-/// with subroutines.
+/// For these numbers of expressions and rows. Few blocks get small groups, so that every multiprocessor has some, in an
+/// order that hides latencies, which too few warps do not hide. Many blocks get the order of the source, with
+/// subroutines, which is written sooner.
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept;
 
 /// Writes machine code for all expressions that the tier covers, of their directGraphs(), in parallel on the calling
@@ -53,8 +53,8 @@ struct DirectWork {
   unsigned registers;            ///< per thread
   bool has_subroutines = false;  ///< DirectImage::has_subroutines
 };
-/// The grid for this work: so many blocks that all multiprocessors are busy to the end, and warps that get equal
-/// numbers of row groups.
+/// The grid for this work: enough blocks for all multiprocessors to be busy to the end, and equal numbers of row groups
+/// for all warps.
 DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept;
 
 }  // namespace srjit

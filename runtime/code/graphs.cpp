@@ -20,8 +20,8 @@ namespace {
 /// there are kModulesPerThread for every thread, so that all of them compile to the end.
 constexpr std::size_t kKernelsPerModule = 8, kModulesPerThread = 2;
 
-// Direct code's graphs of so many expressions, whole groups, are large enough to share columns and subtrees, and few
-// enough that all threads have some.
+// The most expressions of a graph for direct code, whole groups: enough to share columns and subtrees, and few enough
+// for all threads to have graphs.
 constexpr std::size_t kMostOfDirectGraph = std::size_t{16} * kDirectRoots;
 
 /// Adds the graph of a group, or those of its parts where passes refuse it as a whole.

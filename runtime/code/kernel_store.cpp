@@ -151,13 +151,13 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, st
   });
 }
 
-std::shared_ptr<const Module> KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
-                                                    double& seconds_reading) {
-  if (auto known = loaded(key)) return known;
-  const Stopwatch reading;
-  const std::shared_ptr<const KernelImage> image = cache_->find(key, space);
-  seconds_reading += reading.seconds();
-  return image == nullptr ? nullptr : load(key, *image);
+FoundRows KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
+  if (auto known = loaded(key)) return {.module = std::move(known), .image = nullptr};
+  return {.module = nullptr, .image = cache_->find(key, space)};
+}
+
+std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const FoundRows& found) {
+  return found.module != nullptr ? found.module : load(key, *found.image);
 }
 
 }  // namespace srjit

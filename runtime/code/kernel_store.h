@@ -29,6 +29,14 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
+/// A module that need not be made: loaded already, or its image.
+struct FoundRows {
+  std::shared_ptr<const Module> module;
+  std::shared_ptr<const KernelImage> image;
+
+  bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
+};
+
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;
@@ -67,10 +75,10 @@ class KernelStore {
   Result<std::shared_ptr<const Module>> rows(const KernelKey& key, std::span<const Dag> dags, const KernelKind& kind,
                                              unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// What rows() gives where it needs not make it; null otherwise, also if it is being made. Reads into `space`, if it
-  /// has to read, and adds the time to `seconds_reading`.
-  std::shared_ptr<const Module> findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
-                                         double& seconds_reading);
+  /// What rows() need not make; nothing also if it is being made. Reads into `space`, if it has to read.
+  FoundRows findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space);
+  /// The module of rows(), of what findRows(key) has found, which must not be nothing.
+  std::shared_ptr<const Module> load(const KernelKey& key, const FoundRows& found);
 
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }

@@ -73,7 +73,7 @@ struct DirectCode {
   Kernel kernel;
   std::size_t groups = 0;
   bool has_subroutines = false;  ///< DirectImage::has_subroutines
-  std::size_t expressions = 0;   ///< outputs of what is derived
+  std::size_t expressions = 0;   ///< with a derivation, outputs
   std::size_t first_number = 0;  ///< in the table of parameters; a multiple of 4
   DeviceBuffer memory;
   CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
@@ -96,7 +96,7 @@ struct CodeReport {
 
 /// The code of a program. Invariant: every expression that it was made for is in exactly one of its parts, or among its
 /// failures; no kernel writes results of a failure, except for expressions that were not valid, which are the constant
-/// NaN. Does not change after it was made. What was cancelled has neither parts nor all failures, and is not evaluated.
+/// NaN. Immutable once made. Cancelled code has neither parts nor all failures, and is not evaluated.
 struct DeviceCode {
   ParameterTable parameters;  ///< of all parts
   std::optional<InterpreterCode> interpreter;
@@ -112,7 +112,7 @@ struct DeviceCode {
   }
 };
 
-/// What is needed to make code. References must outlive the call.
+/// The input of code generation. References must outlive the call.
 struct CodeRequest {
   const ProgramSource& source;
   std::span<const std::uint32_t> chosen;  ///< expressions, ascending; directForDevice() takes all

@@ -122,7 +122,7 @@ class Executor {
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
   /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. With
-  /// options.data, on this executor's device, the code may read what is kept with these data. Throws an ErrorException
+  /// options.data, on this executor's device, the code may read values kept with these data. Throws an ErrorException
   /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
 

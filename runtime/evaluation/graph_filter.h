@@ -18,7 +18,7 @@ class GraphFilter {
   /// The graph to make code for `tier` of, instead of `dag`: with the same roots, and variables that are columns of the
   /// program's data. `tokens` is the number of tokens of its expressions as given.
   virtual Dag pass(Dag dag, Tier tier, std::size_t tokens) = 0;
-  /// Ends the choice of what is read, and adds it to the facts of the program. Later graphs read no more.
+  /// Ends the choice of columns that graphs read, and adds it to the facts of the program. Later graphs read no others.
   virtual void close(ProgramInfo& info) = 0;
 };
 

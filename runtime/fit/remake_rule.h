@@ -5,10 +5,10 @@
 
 namespace srjit::fit {
 
-/// As soon as the evaluation of what has ended has taken as long as making the rest again would, but not before half
-/// has ended. So both together take at most twice as long as with the best moment, which only who knows the passes to
-/// come could choose (the ski rental problem: A. Karlin, M. Manasse, L. Rudolph, D. Sleator, "Competitive snoopy
-/// caching", Algorithmica 3, 1988).
+/// When a program is made again without the fits that have ended: once evaluating ended fits has taken as long as
+/// making the program would, but not before half of the fits have ended. Both together then take at most twice as long
+/// as with the best moment, which requires knowledge of the passes to come (the ski rental problem: A. Karlin, M.
+/// Manasse, L. Rudolph, D. Sleator, "Competitive snoopy caching", Algorithmica 3, 1988).
 class RemakeRule {
  public:
   /// A program of `fits` fits was made in `seconds`: 0 if it existed.

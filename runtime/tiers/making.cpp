@@ -53,7 +53,7 @@ Graphs TierSelection::graphsFor(CodeKind code, const GraphSource& source, std::s
                                 const std::atomic<bool>& cancelled) const {
   if (code == CodeKind::kDirect) {
     TraceSpan span(TraceKind::kCompile, "graphs", queue_->name);
-    span.add("expressions", chosen.size());
+    span.add("expressions", source.program.expressions.size());
     return directGraphs(source, threads_);
   }
   const CodeRequest planned = request(source, chosen);
@@ -68,9 +68,11 @@ Result<TierSelection::Code> TierSelection::make(CodeKind code, const GraphSource
                                                 const KernelKind& kind, std::size_t rows,
                                                 const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);
-  const auto chosen = code == CodeKind::kCompiledRefused ? program->refused() : allOf(source.program);
   const Graphs* const graphs = program != nullptr ? program->graphs(code) : nullptr;
-  if (code != CodeKind::kDirect) return compiled(source, chosen, graphs, kind, cancelled);
+  if (code != CodeKind::kDirect) {
+    const auto chosen = code == CodeKind::kCompiledRefused ? program->refused() : allOf(source.program);
+    return compiled(source, chosen, graphs, kind, cancelled);
+  }
   if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
   return direct(source, graphs, kind, rows, cancelled);
 }

@@ -78,7 +78,8 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
   const ExpectedWork announced = workOf(*state.source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
   if (first != CodeKind::kInterpreted) {
-    const std::vector<std::uint32_t> all = allOf(*state.source);
+    std::vector<std::uint32_t> all;
+    if (first == CodeKind::kCompiled) all = allOf(*state.source);
     Graphs graphs = arena_.execute([&] { return graphsFor(first, source, all, jobs_.isShutDown()); });
     record(graphs.failures, graphs.nodes, graphs.seconds);
     program->setGraphs(first, std::move(graphs));

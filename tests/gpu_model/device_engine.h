@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include <gmock/gmock.h>
+
 #include "ir/ops.h"
 #include "runtime/engine/parts.h"
 #include "runtime/evaluation/program_state.h"
@@ -69,6 +71,28 @@ inline void expectSameLosses(const Losses& a, const Losses& b, const char* what)
   expectSameBits(a.values, b.values, 1, what);
   EXPECT_EQ(a.valid_rows, b.valid_rows) << what;
   EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
+}
+
+/// The error of a call that took longer than `limit`, e.g. "0.5 s".
+template <class T>
+void expectLate(const Result<T>& result, const std::string& limit, const char* what) {
+  ASSERT_FALSE(result) << what;
+  EXPECT_EQ(result.error().code, Errc::kLimit) << what;
+  EXPECT_THAT(result.error().message,
+              testing::AllOf(testing::HasSubstr(limit), testing::HasSubstr("max_seconds (--max-seconds)")))
+      << what;
+}
+
+/// Small expressions of arithmetic with up to three parameters: many fits of them converge.
+inline Workload fitWorkload(std::size_t expressions, std::size_t rows, Precision precision) {
+  const GeneratorOptions options{.seed = 23,
+                                 .min_nodes = 3,
+                                 .max_nodes = 20,
+                                 .variables = 2,
+                                 .parameters = 3,
+                                 .ops = arithmeticOps(),
+                                 .parameter_probability = 0.4};
+  return Workload::random(options, expressions, rows, Spread::kTame, precision);
 }
 
 /// Waits for background work without a time limit of its own: a condition that never holds fails by the timeout of

@@ -44,6 +44,12 @@ TEST(BenchSlow, ChecksItsOutputFileFirst) {
   EXPECT_THAT(outcome.err, HasSubstr("/none/x.json"));
 }
 
+TEST(BenchSlow, FailsWithFullStandardOutput) {
+  const Outcome outcome = runShell("\"$SRJIT\" bench all --help >/dev/full", "/");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: cannot write standard output"));
+}
+
 TEST(BenchSlow, RunsAScenario) {
   EXPECT_THAT(runCommand({"bench", "--help"}, "/").out, HasSubstr("mit-generation"));
   const std::string help = runCommand({"bench", "thesis-1", "--help"}, "/").out;

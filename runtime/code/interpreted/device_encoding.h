@@ -17,9 +17,9 @@ namespace srjit {
 /// Populations of fewer expressions are encoded on the host: copies and launches would take longer.
 inline constexpr std::size_t kLeastEncodedOnDevice = 16'384;
 
-/// The first expressions of a source, of which the programs are on the device. Some are left to the host: long ones,
-/// and those that the interpreter has no program for. Not thread-safe. Members need a current context, work in parallel
-/// on the calling thread's arena, and throw CudaFailure and std::bad_alloc. What they give is known after finish().
+/// Programs of the first expressions of a source, on the device. The host encodes long expressions, and those that the
+/// interpreter cannot run. Not thread-safe. Members need a current context, work in parallel on the calling thread's
+/// arena, and throw CudaFailure and std::bad_alloc. Their results are known after finish().
 class DeviceEncoding {
  public:
   /// Copies the first `count` expressions, which are all or a multiple of Population::kBlock, to the device and has
@@ -48,7 +48,7 @@ class DeviceEncoding {
   std::size_t parameters() const noexcept { return parameters_; }  ///< of all programs: entries of their table
   std::size_t patches() const noexcept { return patches_; }        ///< entries that are no literals
   /// Writes the programs to `tokens`, on the device, with these handlers and columns, and their parameters to the
-  /// beginning of the table, which gets room for so many more.
+  /// beginning of the table, which gets room for `more_entries` and `more_patches`.
   void link(std::span<const std::uint16_t> handlers, std::span<const std::uint32_t> staged_as,
             std::uint32_t staged_columns, CUdeviceptr tokens, ParameterTable& table, std::size_t more_entries,
             std::size_t more_patches);

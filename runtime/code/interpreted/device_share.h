@@ -13,23 +13,22 @@ namespace srjit {
 /// Thread-safe.
 class DeviceShare {
  public:
-  /// By what is known so far, but at least a quarter of the share by costs, and at most this: what is encoded shows
-  /// what it takes.
+  /// Clamps the measured share to [by_costs / 4, kMost], so that both sides stay measurable.
   static constexpr double kMost = 0.95;
   double of(double by_costs) const noexcept {
     const double ratio = ratioFrom(by_costs);
     return std::clamp(ratio / (1 + ratio), by_costs / 4, std::max(by_costs, kMost));
   }
 
-  /// What one of them has encoded, and how long that took; what its threads did for others meanwhile is in it.
+  /// The expressions that one side has encoded, and the seconds, with what its threads did for others meanwhile.
   struct Work {
     std::size_t expressions;
     double seconds;
     bool isMeasured() const noexcept { return expressions > 0 && seconds > 0; }
     double rate() const noexcept { return static_cast<double>(expressions) / seconds; }
   };
-  /// Takes a population into account, as much as what was known before it: one may be out of the ordinary. Of two calls
-  /// at once, one may be lost.
+  /// Takes the geometric mean of a population's ratio and the ratio so far, since one population may be unusual. If two
+  /// threads call this at once, one call may be lost.
   void record(double by_costs, const Work& device, const Work& host) noexcept {
     if (!device.isMeasured() || !host.isMeasured()) return;
     ratio_.store(std::sqrt(ratioFrom(by_costs) * device.rate() / host.rate()), std::memory_order_relaxed);

@@ -12,10 +12,10 @@ namespace srjit {
 /// CudaFailure, OutOfMemory, std::bad_alloc.
 DeviceCode encodeForDevice(const CodeRequest& request);
 
-/// Whether encodeForDevice() has the device encode these expressions, once the kernels for that are loaded
-/// (KernelStore::frontEnd): many short ones, of which no program of the generation before is looked for.
+/// Whether the device encodes these expressions in encodeForDevice() once its kernels are loaded
+/// (KernelStore::frontEnd()): many short ones, whose programs are not looked for in the generation before.
 bool isEncodedOnDevice(const ProgramSource& source);
-/// The same of so many expressions with so many tokens, where neither a pipeline nor a derivation is given.
+/// The same for these numbers of expressions and tokens, with neither a pipeline nor a derivation.
 bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens);
 /// The most parts of a population of this number of expressions that are each large enough for the device. Parts have
 /// about equal numbers of tokens, so one may have a fifth fewer expressions than the mean.

@@ -36,7 +36,7 @@ class SectionFinder {
     sections_.back().last = i + 1;
   }
 
-  // Its variables that the last section lacks; those of what is derived are the target and weights, too.
+  // Its variables that the last section lacks; a derivation's variables include the target and weights.
   void findFresh(std::size_t i) {
     fresh_.clear();
     const auto take = [&](std::uint32_t variable) {

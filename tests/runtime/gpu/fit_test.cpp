@@ -11,17 +11,6 @@
 namespace srjit {
 namespace {
 
-Workload fitWorkload(Precision precision) {
-  const GeneratorOptions options{.seed = 23,
-                                 .min_nodes = 3,
-                                 .max_nodes = 20,
-                                 .variables = 2,
-                                 .parameters = 3,
-                                 .ops = arithmeticOps(),
-                                 .parameter_probability = 0.4};
-  return Workload::random(options, 30, 200, Spread::kTame, precision);
-}
-
 Fits fitsOf(const Engine& engine, const Workload& w, Tier tier) {
   const Dataset data = engine.upload(w.view()).value();
   return engine.fit(engine.compile(w.expressions, {.tier = tier}), data, w.parameters).value();
@@ -47,7 +36,7 @@ bool hasFailuresOf(const Fits& fits, const Fits& expected) {
 
 // What was fitted stays, with a status for each fit that went on. A fault of the first pass is an error.
 TEST(DeviceFit, AFaultIsAStatusOfTheFitsThatGoOn) {
-  const Workload w = fitWorkload(Precision::kF32);
+  const Workload w = fitWorkload(30, 200, Precision::kF32);
   const Fits expected = fitsOf(cpuEngine(Precision::kF32), w, Tier::kInterpret);
   for (const bool is_lost : {false, true}) {
     std::size_t errors = 0, parts = 0;
@@ -77,7 +66,7 @@ TEST(DeviceFit, AFaultIsAStatusOfTheFitsThatGoOn) {
 
 /// Of `count` expressions, one in ten has derivatives by 16 parameters, which are all kept for the sums.
 Workload fewWithManySlots(std::size_t count) {
-  Workload w = fitWorkload(Precision::kF32);
+  Workload w = fitWorkload(30, 200, Precision::kF32);
   std::string many = "x0";
   for (int k = 0; k < 8; ++k) many += fmt::format(" + p{} / (x1 + p{})", 2 * k, 2 * k + 1);
   w.expressions.clear();
@@ -114,7 +103,7 @@ TEST(DeviceFit, ProgramsOfManySlotsAreLaunchedApart) {
 }
 
 TEST(DeferredProgram, HasAStatusFromItsFirstEvaluationOn) {
-  const Workload w = fitWorkload(Precision::kF32);
+  const Workload w = fitWorkload(30, 200, Precision::kF32);
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
   const auto [data, program] = prepared(gpu, w, {.deferred = true});
@@ -127,7 +116,7 @@ TEST(DeferredProgram, HasAStatusFromItsFirstEvaluationOn) {
 
 // An error of the call; a later one makes the code.
 TEST(DeferredProgram, AFaultWhileCodeIsMadeIsAnErrorOfTheEvaluation) {
-  const Workload w = fitWorkload(Precision::kF32);
+  const Workload w = fitWorkload(30, 200, Precision::kF32);
   const std::vector<double> expected = [&] {
     const Engine cpu = cpuEngine(Precision::kF32);
     return cpu.loss(cpu.compile(w.expressions), cpu.upload(w.view()).value(), w.parameters).value().values;

@@ -12,13 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-template <class T>
-void expectLateOnDevice(const Result<T>& result, const char* what) {
-  ASSERT_FALSE(result) << what;
-  EXPECT_EQ(result.error().code, Errc::kLimit) << what;
-  EXPECT_THAT(result.error().message, HasSubstr("max_seconds")) << what;
-}
-
 /// The machine and the names of its devices.
 struct LimitedMachine {
   const char* device;
@@ -39,7 +32,7 @@ TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
   const Workload w = arithmeticWorkload(4, 400, 130, Precision::kF32);
   const auto [data, program] = prepared(engine_, w, {.tier = Tier::kCompile});
   const Engine hasty = engine_.withLimits({.max_seconds = 0.5}).value();
-  expectLateOnDevice(hasty.loss(program, data, w.parameters), "making kernels");
+  expectLate(hasty.loss(program, data, w.parameters), "0.5 s", "making kernels");
   const std::size_t made = machine_.images->count("rows");
   EXPECT_GT(made, 0U);
   machine_.images->before = nullptr;
@@ -72,15 +65,16 @@ TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
 
   constexpr std::chrono::seconds kLimit(2);
   const Engine hasty = engine.withLimits({.max_seconds = double{kLimit.count()}}).value();
+  const std::string limit = fmt::format("{} s", kLimit.count());
   machine.driver.beforeKernels([&](std::size_t kernel) {
     if (kernel == 2) std::this_thread::sleep_for(kLimit);
   });
   const std::size_t of_late_loss =
-      kernelsOf([&] { expectLateOnDevice(hasty.loss(program, data, w.parameters), "loss"); });
+      kernelsOf([&] { expectLate(hasty.loss(program, data, w.parameters), limit, "loss"); });
   EXPECT_GE(of_late_loss, 2U);
   EXPECT_LT(of_late_loss, of_loss);
   const std::size_t of_late_predictions = kernelsOf(
-      [&] { expectLateOnDevice(hasty.evaluate(program, data, w.parameters, std::span<float>(out)), "predictions"); });
+      [&] { expectLate(hasty.evaluate(program, data, w.parameters, std::span<float>(out)), limit, "predictions"); });
   EXPECT_GE(of_late_predictions, 2U);
   EXPECT_LT(of_late_predictions, of_predictions);
   machine.driver.beforeKernels(nullptr);

@@ -99,15 +99,7 @@ TEST_P(Machines, ReadManyColumns) {
 
 // Two starts each.
 TEST_P(Machines, Fit) {
-  const GeneratorOptions generator{.seed = 23,
-                                   .min_nodes = 3,
-                                   .max_nodes = 20,
-                                   .variables = 2,
-                                   .parameters = 3,
-                                   .ops = arithmeticOps(),
-                                   .parameter_probability = 0.4};
-  const Workload w = withShares(
-      Workload::random(generator, machine_.isStreaming() ? 6 : 30, rowsOr(200), Spread::kTame, machine_.precision));
+  const Workload w = withShares(fitWorkload(machine_.isStreaming() ? 6 : 30, rowsOr(200), machine_.precision));
   std::vector<double> starts = w.parameters;
   for (const double parameter : w.parameters) starts.push_back(0.5 * parameter + 0.1);
   const Engine engine = machine_.engine();

@@ -102,14 +102,7 @@ TEST_P(LostOfMany, ByAnyKernel) {
 }
 
 TEST_P(LostOfMany, DuringAFit) {
-  const GeneratorOptions generator{.seed = 23,
-                                   .min_nodes = 3,
-                                   .max_nodes = 20,
-                                   .variables = 2,
-                                   .parameters = 3,
-                                   .ops = arithmeticOps(),
-                                   .parameter_probability = 0.4};
-  const Workload w = Workload::random(generator, 30, 200, Spread::kTame, Precision::kF32);
+  const Workload w = fitWorkload(30, 200, Precision::kF32);
   const auto [data, program] = prepared(engine_, w);
   const Engine cpu = cpuEngine(Precision::kF32);
   const Dataset on_cpu = cpu.upload(w.view()).value();
