@@ -3,9 +3,8 @@
 #include <string>
 
 #include "tests/gpu/machine.h"
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
-#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {

@@ -12,10 +12,8 @@
 #include "runtime/engine.h"
 #include "tests/generators/population.h"
 #include "tests/gpu_model/fake_driver.h"
-#include "tools/bench/designs/check.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {
@@ -75,7 +73,7 @@ struct Machine {
       case Design::kPtx:
         return makePtxBaseline(cuda(), data);
       case Design::kNvrtc:
-        return makeNvrtcBaseline(cuda(), data, Math::kFast);
+        return makeNvrtcBaseline(cuda(), data);
       case Design::kCache:
         return makeCacheBaseline(cuda(), data);
       case Design::kTrees:
@@ -240,22 +238,6 @@ TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
     EXPECT_EQ(machine.driver.count("cuLaunchKernel"), launches);
     EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "compiling belongs to prepare()";
   }
-}
-
-// On one multiprocessor a thread has several rows. The model of a GPU has no conversions, which other functions need.
-TEST(DeviceBaselines, CudasFunctionsGiveTheSumsOfAnEngine) {
-  if (!hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
-  FakeDevice device = deviceFor(Design::kNvrtc);
-  device.multiprocessors = 1;
-  Machine machine{device};
-  const BenchData data = dataOf(5000);
-  const std::vector<Expression> expressions = expressionsOf({"x0/(x1*x1+1)", "sqrt(abs(x0))", "x0*x1"});
-  const auto baseline = makeNvrtcBaseline(Cuda::open(machine.driver.load().value(), 0).value(), data, Math::kPrecise);
-  baseline->prepare(expressions);
-  std::vector<double> sums(expressions.size());
-  baseline->losses({}, sums);
-  const std::vector<double> expected = engineSums(expressions, data, {});
-  for (std::size_t e = 0; e < expressions.size(); ++e) EXPECT_NEAR(sums[e], expected[e], 1e-4 * expected[e]) << e;
 }
 
 // More programs than the maximum grid height need several launches.

@@ -26,6 +26,15 @@
 namespace srjit {
 namespace {
 
+/// One row of scenarios.def.
+struct Scenario {
+  const char* name;
+  double seconds;
+  bool reads_data;
+  const char* doc;
+  void (*run)(const Bench& bench);
+};
+
 constexpr Scenario kScenarios[] = {
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, seconds, data, doc, bench##id},
 #include "tools/bench/scenarios.def"

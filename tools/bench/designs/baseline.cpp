@@ -1,6 +1,13 @@
 #include "tools/bench/designs/baseline.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -28,8 +35,14 @@ constexpr BaselineInfo kBaselines[] = {
      onDevice<makeStackBaseline, StackLaunches::kEach>},
     {"ptx-each", "PTX text per expression, compiled by the driver, one launch per expression",
      onDevice<makePtxBaseline>, 1, true},
-    {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC",
-     onDevice<makeNvrtcBaseline, Math::kFast>, kNvrtcModuleExpressions, true},
+    {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC", onDevice<makeNvrtcBaseline>,
+     kNvrtcModuleExpressions, true},
+};
+
+constexpr BaselineOp kBaselineOps[] = {
+#define SRJIT_BASELINE_OP(id, ptx, cuda) {Op::k##id, ptx, cuda},
+#include "tools/bench/designs/operators.def"
+#undef SRJIT_BASELINE_OP
 };
 
 }  // namespace
@@ -42,6 +55,18 @@ DataView BenchData::view() const {
 }
 
 std::span<const BaselineInfo> allBaselines() { return kBaselines; }
+
+std::span<const BaselineOp> allBaselineOps() noexcept { return kBaselineOps; }
+
+std::size_t baselineOpNumber(Op op) {
+  const auto* const row = std::ranges::find(kBaselineOps, op, &BaselineOp::op);
+  if (row != std::end(kBaselineOps)) return static_cast<std::size_t>(row - std::begin(kBaselineOps));
+  failBench(Errc::kUnsupported, fmt::format("operator {}, which the baselines do not have", infoOf(op).name));
+}
+
+std::string fillBaselineOp(const char* cell, std::string_view x, std::string_view y, std::string_view r) {
+  return fmt::format(fmt::runtime(cell), fmt::arg("x", x), fmt::arg("y", y), fmt::arg("r", r));
+}
 
 std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions) {
   std::vector<std::uint32_t> offsets = {0};

@@ -1,4 +1,4 @@
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 
 #include <algorithm>
 #include <array>

@@ -79,9 +79,7 @@ std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal);
 /// An image of PTX text.
 KernelImage imageOfPtx(const std::string& ptx);
 
-/// The designs. Modules of NVRTC are bounded, since compile time grows superlinearly with their length. The published
-/// one is `fast`, with one row per thread; in other modes it has CUDA's own functions and several rows per thread, so
-/// that functions are timed rather than sums of blocks.
+/// The designs. Modules of NVRTC are bounded, since compile time grows superlinearly with their length.
 enum class StackLaunches { kEach, kOnce };
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data,
                                             StackLaunches launches);
@@ -89,7 +87,7 @@ std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, co
 std::unique_ptr<Baseline> makeTreeBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 inline constexpr std::size_t kNvrtcModuleExpressions = 100;
-std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data, Math math);
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 std::unique_ptr<Baseline> makeCpuSwitch(const BenchData& data);
 
 /// The frame of the kernels in PTX: a prologue that computes the row of a thread, code that leaves its value in %r, and

@@ -9,7 +9,6 @@
 
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
 #include "tools/bench/failure.h"
 
 namespace srjit {
@@ -202,7 +201,7 @@ class Planner {
   }
 
   CachePlan write(const std::vector<std::uint32_t>& cached) {
-    CachePlan plan{.programs = {}, .cached = cached.size(), .tokens = plain_.tokens.size()};
+    CachePlan plan{.programs = {}, .cached = cached.size()};
     for (const std::uint32_t s : cached) {
       Subtree& subtree = subtrees_[s];
       subtree.column = static_cast<std::uint32_t>(plan.programs.size());
@@ -218,7 +217,6 @@ class Planner {
         const bool is_cached = subtree.column != kNone;
         plan.programs.tokens.push_back(is_cached ? StackToken{StackToken::kCached, subtree.column}
                                                  : plain_.tokens[i - 1]);
-        if (is_cached) plan.covered += subtree.size;
         i -= is_cached ? subtree.size : 1;
       }
       std::reverse(plan.programs.tokens.begin() + static_cast<std::ptrdiff_t>(begin), plan.programs.tokens.end());

@@ -13,7 +13,7 @@
 #include "runtime/engine/parts.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 namespace srjit {
 namespace {

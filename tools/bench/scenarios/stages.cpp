@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tools/bench/designs/device.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 namespace srjit {
 namespace {

@@ -9,7 +9,7 @@
 #include "runtime/cuda/handles.h"
 #include "tests/generators/enumeration.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 #include "tools/files/data.h"
 
 namespace srjit {

@@ -1,4 +1,4 @@
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 #include <algorithm>
 #include <array>
@@ -27,8 +27,7 @@ class DesignRun {
   DesignRun(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds)
       : bench_(bench), info_(info), work_(work), seconds_(seconds), timer_(bench, info, work.data) {}
 
-  /// Whether all was measured in less than a second.
-  bool run() {
+  void run() {
     note_ = fmt::format("{}; {}", info_.doc, timer_.check(work_.expressions));
     grow();
     timer_.step(false);
@@ -40,12 +39,11 @@ class DesignRun {
                                                {"measured", measured},
                                                {"sums_compared", agreement.compared},
                                                {"sums_finite", agreement.finite}});
-    double total = work_.renewed ? generations(seconds_ - watch_.seconds()) : 0;
-    const std::vector<bool> kinds = work_.renewed ? std::vector<bool>{} : wanted();
+    if (work_.renewed) return generations(seconds_ - watch_.seconds());
+    const std::vector<bool> kinds = wanted();
     for (std::size_t i = 0; i < kinds.size(); ++i) {
-      total = steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
+      steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
     }
-    return !fewer_ && total < 1;
   }
 
  private:
@@ -97,8 +95,7 @@ class DesignRun {
                 ofAll(step.device, [=](const SizeSeconds& size) { return size.step[predictions].device; })});
   }
 
-  /// The total time.
-  double steps(bool predictions, double seconds) {
+  void steps(bool predictions, double seconds) {
     Series series;
     const std::size_t most = bench_.quick ? kQuickSteps : kMostSteps;
     const Stopwatch watch;
@@ -116,11 +113,10 @@ class DesignRun {
     bench_.add(subject, "one step", "ms", series.wall, {}, fewer_);
     const double work = nodesOf(work_.expressions) * static_cast<double>(work_.data.rows());
     bench_.add(subject, "rate of the kernels", "T nodes/s", series.rates(work), {}, fewer_);
-    return total;
   }
 
   /// Samples of preparation and one step together, each for new expressions.
-  double generations(double seconds) {
+  void generations(double seconds) {
     std::vector<double> totals, prepares;
     Series series;
     const std::size_t most = bench_.quick ? kQuickSteps : kMostGenerations;
@@ -134,7 +130,6 @@ class DesignRun {
     bench_.add(subject_, "expressions to losses", "ms", totals, note_, fewer_);
     bench_.add(subject_, "of that, making ready", "ms", prepares, {}, fewer_);
     bench_.add(subject_, "of that, kernels", "ms", series.device, {}, fewer_);
-    return medianOf(totals);
   }
 
   const Bench& bench_;
@@ -150,22 +145,16 @@ class DesignRun {
   std::vector<SizeSeconds> sizes_;
 };
 
-/// Whether it measured all in less than a second.
-bool runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds) {
-  const auto skip = [&](const std::string& reason) {
-    bench.report->addNotRun(bench.scenario, info.name, reason);
-    return false;
-  };
+void runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds) {
+  const auto skip = [&](const std::string& reason) { bench.report->addNotRun(bench.scenario, info.name, reason); };
   if (seconds < (bench.quick ? kQuickLeastSeconds : kLeastSeconds)) return skip("no time");
   std::optional<DesignRun> design;
   if (const Status made = caught([&] { design.emplace(bench, info, work, seconds); }); !made) {
     return skip(made.error().message);
   }
-  bool is_short = false;
-  if (const Status done = caught([&] { is_short = design->run(); }); !done) {
+  if (const Status done = caught([&] { design->run(); }); !done) {
     bench.report->addFault(bench.scenario, fmt::format("{}: {}", info.name, done.error().message));
   }
-  return is_short;
 }
 
 }  // namespace
@@ -211,9 +200,9 @@ SumAgreement DesignTimer::compareSums() const {
   return srjit::compareSums(sums_, own.values, data_.target);
 }
 
-std::vector<BaselineInfo> runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
-  std::vector<BaselineInfo> all, fast;
-  if (!bench.designs) return fast;
+void runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
+  if (!bench.designs) return;
+  std::vector<BaselineInfo> all;
   for (const BaselineInfo& info : allBaselines()) {
     if (!work.renewed || !info.compiles) all.push_back(info);
   }
@@ -221,10 +210,9 @@ std::vector<BaselineInfo> runDesigns(const Bench& bench, const DesignWork& work,
     // Time that one design does not use is shared by the next ones.
     const double share = std::min(seconds, bench.left()) / static_cast<double>(all.size() - i);
     const Stopwatch watch;
-    if (runDesign(bench, all[i], work, share)) fast.push_back(all[i]);
+    runDesign(bench, all[i], work, share);
     seconds -= watch.seconds();
   }
-  return fast;
 }
 
 }  // namespace srjit
