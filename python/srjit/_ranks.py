@@ -6,8 +6,10 @@ import ctypes
 import os
 import pickle
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from ._errors import Error
 from ._packages import needs
+from ._results import Failure
 
 with needs("mpi4py"):
     from mpi4py import MPI
@@ -52,37 +55,47 @@ def bounds_by_cost(offsets: np.ndarray, ranks: int) -> np.ndarray:
     return np.concatenate([[0], cuts, [len(offsets) - 1]]).astype(np.int64)
 
 
-def parts_of(kind: str, result: Any, out: np.ndarray | None) -> tuple[list[np.ndarray], list, Any]:
-    """Arrays, failures and the names of a fit's status: of a result of the extension module, or of what it wrote to `out`."""
-    if out is not None:
-        return [out], result.list(), None
-    if kind == "loss":
-        *arrays, failures = result
-        return arrays, failures.list(), None
-    if kind == "gradient":
-        (*arrays, failures), derivatives = result
-        return [*arrays, derivatives], failures.list(), None
-    parameters, (values, valid_rows, failures), iterations, status, start, errors = result
-    names = sorted(set(status))
-    codes = np.array([names.index(name) for name in status], np.int32)
-    return [parameters, values, valid_rows, iterations, start, errors, codes], failures.list(), names
+class Failures(list):
+    """Failures of expressions, as results of the extension module have them."""
+
+    def list(self) -> list:
+        return self
 
 
-def result_of(kind: str, arrays: list[np.ndarray], failures: Any, status: list[str]) -> Any:
-    """The way back, from the arrays of all ranks."""
-    if kind == "loss":
-        return *arrays, failures
-    if kind == "gradient":
-        return (*arrays[:2], failures), arrays[2]
-    parameters, values, valid_rows, iterations, start, errors, _ = arrays
-    return parameters, (values, valid_rows, failures), iterations, status, start, errors
+def sendable(result: Any) -> Any:
+    """A result of the extension module, as ranks send it."""
+    if isinstance(result, tuple):
+        return tuple(map(sendable, result))
+    if isinstance(result, list):
+        return [sys.intern(word) for word in result]  # of a fit's status: each word is sent once
+    return result if isinstance(result, np.ndarray) else Failures(result.list())
 
 
-def joined(parts: Sequence[np.ndarray], counts: Sequence[int], vectors: int, out: np.ndarray | None = None) -> np.ndarray:
-    """Results of ranks as those of the first vector of parameters, of the second, ...: rank r has those of ``counts[r]``
-    vectors, one where it has no parameter and every vector has the same results."""
-    by_vector = [np.broadcast_to(part.reshape(count, -1), (vectors, part.size // count)) for part, count in zip(parts, counts)]
-    return np.concatenate(by_vector, axis=1, out=None if out is None else out.reshape(vectors, -1)).reshape(-1)
+@dataclass
+class Division:
+    """How the expressions of a call are divided, and the numbers of its results.
+
+    A rank without a parameter has the results of one vector of parameters, which are those of every vector.
+    """
+
+    bounds: np.ndarray  #: rank r has the expressions ``bounds[r]`` to ``bounds[r + 1] - 1``
+    vectors: int = 1  #: vectors of parameters that have results
+    has_parameters: Sequence[bool] | None = None  #: of the ranks; None: there are none
+    reasons: dict[int, Failure] = field(default_factory=dict)  #: failures that only the root can explain
+
+    def joined(self, results: Sequence[Any], out: np.ndarray | None = None) -> Any:
+        """Results of ranks as those of the first vector of parameters, of the second, ...; the array of it in `out`."""
+        if isinstance(results[0], tuple):
+            return tuple(self.joined(parts, out) for parts in zip(*results))
+        if isinstance(results[0], np.ndarray):
+            has = [False] * len(results) if self.has_parameters is None else self.has_parameters
+            parts = [part.reshape(self.vectors if own else 1, -1) for part, own in zip(results, has)]
+            whole = [np.broadcast_to(part, (self.vectors, part.shape[1])) for part in parts]
+            return np.concatenate(whole, axis=1, out=None if out is None else out.reshape(self.vectors, -1)).reshape(-1)
+        if not isinstance(results[0], Failures):
+            return sum(results, [])
+        failures = [Failure(int(first) + number, why) for first, part in zip(self.bounds, results) for number, why in part]
+        return Failures(self.reasons.get(failure.expression, failure) for failure in failures)
 
 
 def portable(problem: Exception) -> Exception:

@@ -14,7 +14,7 @@ they evaluate what the root sends, until it leaves its own. docs/scaling.md says
 from __future__ import annotations
 
 import atexit
-import math as _math
+import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,16 +27,9 @@ from ._arrays import is_on_device
 from ._errors import Error, InvalidError
 from ._expressions import Population
 from ._ranks import (
-    MPI, Channel, Pause, bounds_by_cost, device_of, error_of_rank, joined, parts_of, portable, result_of, threads_of,
+    MPI, Channel, Division, Failures, Pause, bounds_by_cost, device_of, error_of_rank, portable, sendable, threads_of,
 )
 from ._results import Failure, Pending
-
-
-class _Failures(list):
-    """Failures of all ranks, as results have them."""
-
-    def list(self) -> list[Failure]:
-        return self
 
 
 class Dataset(_engine.Dataset):
@@ -63,23 +56,17 @@ class Program(_engine.Program):
         bounds: int64, shape (ranks + 1,): rank r has the expressions ``bounds[r]`` to ``bounds[r + 1] - 1``.
     """
 
-    def __init__(self, owner: Engine, number: int, bounds: np.ndarray, parameters: np.ndarray, failures: _Failures,
-                 unread: Sequence[Failure], names: Sequence[str]):
+    def __init__(self, owner: Engine, number: int, bounds: np.ndarray, parameters: np.ndarray, failures: Failures,
+                 reasons: dict[int, Failure], names: Sequence[str]):
         super().__init__(owner._held[number]._program, names)
         self.parameter_offsets = np.concatenate([[0], np.cumsum(parameters)])
         self.bounds = bounds
-        self._owner, self._number = owner, number
-        self._unread = {failure.expression: failure for failure in unread}
-        self._failures = self._explained(failures)
+        self._owner, self._number, self._reasons, self._failures = owner, number, reasons, failures
 
     @property
     def failures(self) -> list[Failure]:
         """As of `srjit.Program`."""
-        return self._failures.list()
-
-    def _explained(self, failures: _Failures) -> _Failures:
-        """Ranks get token arrays, so only the root knows why a text is no expression."""
-        return _Failures(self._unread.get(failure.expression, failure) for failure in failures)
+        return self._failures
 
 
 class Engine(_engine.Engine):
@@ -199,44 +186,41 @@ class Engine(_engine.Engine):
         return self._made("upload", {"arguments": (columns, *vectors_and_names)})
 
     def _compiled(self, source: Any, prefix: bool, names: Sequence[str], options: tuple, data: Dataset | None) -> Program:
+        # Ranks get token arrays, so only the root knows why a text is no expression.
         unread = source.failures if isinstance(source, Population) else ()
         arrays = (source.codes, source.constants, source.offsets) if isinstance(source, Population) else source
         command = {"prefix": prefix, "names": list(names), "number": self._new_number(), "options": options,
                    "data": None if data is None else self._data_of(data, None)}
         call = self._send_expressions("compile", command, arrays)
-        (counts,), failures, _ = self._result(call)
-        return self._tracked(Program(self, command["number"], call.bounds, np.concatenate(counts), failures, unread, names))
+        division = Division(call.bounds, reasons={failure.expression: failure for failure in unread})
+        counts, failures = division.joined(self._result(call))
+        return self._tracked(Program(self, command["number"], call.bounds, counts, failures, division.reasons, names))
 
     def _loss_of_arrays(self, waits: bool, arrays: tuple, prefix: bool, data: Dataset, numbers: np.ndarray, words: tuple) -> Any:
         if len(numbers):
             return self._loss(waits, self.compile(arrays, prefix=prefix), data, numbers, *words, False)
         command = {"prefix": prefix, "data": self._data_of(data, None), "options": words}
-        return self._pending(waits, self._send_expressions("loss_of_arrays", command, arrays),
-                             lambda parts, failures, _: _engine._losses((*map(np.concatenate, parts), failures), None))
+        call = self._send_expressions("loss_of_arrays", command, arrays)
+        return self._pending(waits, call, lambda results: _engine._losses(Division(call.bounds).joined(results), None))
 
     def _call(self, waits: bool, kind: str, program: Program, data: Dataset, numbers: np.ndarray, options: tuple,
               convert: Callable[[Any], Any], *outs: np.ndarray) -> Any:
         command = {"kind": kind, "program": self._number_of(program), "data": self._data_of(data, program), "options": options}
         bounds = program.parameter_offsets[program.bounds]
         given = numbers.reshape(len(numbers) // program.parameter_count if len(numbers) else 1, program.parameter_count)
-        vectors = 1 if kind == "fit" else len(given)
-        counts = np.where(np.diff(bounds) > 0, vectors, 1)
         shares = [given[:, begin:end].reshape(-1) for begin, end in zip(bounds, bounds[1:])]
+        division = Division(program.bounds, 1 if kind == "fit" else len(given), np.diff(bounds) > 0, program._reasons)
 
-        def whole(parts: list, failures: _Failures, names: dict[int, list[str]]) -> Any:
-            failures = program._explained(failures)
-            arrays = [joined(part, counts, vectors, *outs) for part in parts]
-            if outs:
-                return convert(failures)
-            status = [names[rank][code] for rank, codes in enumerate(parts[-1]) for code in codes.tolist()] if names else []
-            return convert(result_of(kind, arrays, failures, status))
+        def whole(results: list) -> Any:
+            result = division.joined(results, *outs)
+            return convert(result[1] if outs else result)
 
         return self._pending(waits, self._send("evaluate", command, shares, program.bounds), whole)
 
     def _pending(self, waits: bool, call: _Call, convert: Callable[..., Any]) -> Any:
         if call.error is not None:
             call.result()
-        pending = Pending(call, lambda taken: convert(*taken))
+        pending = Pending(call, convert)
         return pending.result() if waits else pending
 
     def _device_output(self, shape: tuple[int, ...], out: Any) -> Any:
@@ -255,9 +239,9 @@ class Engine(_engine.Engine):
 
     def _made(self, what: str, command: dict[str, Any]) -> Dataset:
         number = self._new_number()
-        shapes = self._result(self._send(what, {**command, "number": number}))[2]
+        shapes = self._result(self._send(what, {**command, "number": number}))
         made = self._tracked(Dataset(self._held[number], number, self))
-        for rank, shape in shapes.items():
+        for rank, shape in enumerate(shapes):
             if shape != made.shape:
                 raise InvalidError("rank {} read {} rows and {} columns, but the root {} and {}".format(rank, *shape, *made.shape))
         return made
@@ -298,35 +282,34 @@ class Engine(_engine.Engine):
         for number in command["dropped"]:
             self._held.pop(number, None)
         try:
-            answer = None, *self._start(command, share).result()
+            answer = None, self._start(command, share).result()
         except Exception as problem:
-            answer = portable(problem), [], [], None
+            answer = portable(problem), None
         self._channel.reply(answer)
 
     def _start(self, command: dict[str, Any], share: Any) -> Pending:
-        """A rank's part of a call, which gives arrays, failures, and more."""
+        """A rank's part of a call, which gives a result that can be sent."""
         what, engine, held = command["what"], self._local, self._held
         data = held[command["data"]] if command.get("data") is not None else None
         done = Pending(None, None)
         if what == "loss_of_arrays":
             arguments = (engine._engine, *share, command["prefix"], data._data, np.empty(0), *command["options"])
-            return _engine._core_call(False, what, arguments, lambda result: parts_of("loss", result, None))
+            return _engine._core_call(False, what, arguments, sendable)
         if what == "evaluate":
-            program, kind, options, out = held[command["program"]], command["kind"], command["options"], None
-            if kind in ("predict", "jacobian"):
-                shape = _engine._derivative_shape(program, data, *options) if options else (len(program),)
-                vectors = len(share) // program.parameter_count if len(share) else 1
-                out = np.empty(vectors * _math.prod(shape) * data.shape[0], self._dtype)
-            return engine._call(False, kind, program, data, share, options, lambda result: parts_of(kind, result, out),
-                                *(() if out is None else (out,)))
+            program, kind, options = held[command["program"]], command["kind"], command["options"]
+            if kind not in ("predict", "jacobian"):
+                return engine._call(False, kind, program, data, share, options, sendable)
+            shape = _engine._derivative_shape(program, data, *options) if options else (len(program),)
+            vectors = len(share) // program.parameter_count if len(share) else 1
+            out = np.empty(vectors * math.prod(shape) * data.shape[0], self._dtype)
+            return engine._call(False, kind, program, data, share, options, lambda failures: sendable((out, failures)), out)
         if what == "compile":
             program = engine._compiled(share, command["prefix"], command["names"], command["options"], data)
             held[command["number"]] = program
-            done._result = [np.diff(program.parameter_offsets)], program.failures, None
+            done._result = np.diff(program.parameter_offsets), Failures(program.failures)
             return done
         if what == "prepare":
             engine.prepare(held[command["program"]], data, *command["options"])
-            done._result = [], [], None
             return done
         if what == "upload":
             made = engine._uploaded(*command["arguments"])
@@ -335,10 +318,10 @@ class Engine(_engine.Engine):
         else:
             made = data._derived(command["function"], *command["arguments"])
         held[command["number"]] = made
-        done._result = [], [], made.shape
+        done._result = made.shape
         return done
 
-    def _result(self, call: _Call) -> tuple[list[np.ndarray], _Failures, dict[int, Any]]:
+    def _result(self, call: _Call) -> list[Any]:
         """Waits for a call that makes something; drops it if a rank failed."""
         try:
             return call.result()
@@ -400,20 +383,17 @@ class _Call:
         self.command, self.bounds = command, bounds
         self.error: Exception | None = None
         self._engine, self._tag = engine, engine._channel.tag
-        self._answers: dict[int, tuple] = {}  # of ranks: error, arrays, failures, more
-        self._outcome: Any = None
+        self._answers: dict[int, tuple] = {}  # of ranks: error, and result
+        self._results: list[Any] | None = None
         engine._calls.append(self)
         try:
             self._own = engine._start(command, share)
         except Exception as problem:
-            self._fail(problem)
-
-    def _fail(self, problem: Exception) -> None:
-        self.error = problem
-        self._answers[self._engine.rank] = None, [], [], None
+            self.error = problem
+            self._answers[engine.rank] = None, None
 
     def ready(self) -> bool:
-        if self._outcome is not None:
+        if self._results is not None:
             return True
         engine = self._engine
         return (engine.rank in self._answers or self._own.ready()) and all(
@@ -422,33 +402,31 @@ class _Call:
 
     def finish(self) -> None:
         """Waits for all ranks."""
-        if self._outcome is not None:
+        if self._results is not None:
             return
         engine = self._engine
         if engine.rank not in self._answers:
             try:
-                self._answers[engine.rank] = None, *self._own.result()
+                self._answers[engine.rank] = None, self._own.result()
             except Exception as problem:
-                self._fail(problem)
+                self.error = problem
+                self._answers[engine.rank] = None, None
         for rank in range(engine.size):
             if rank not in self._answers:
                 self._answers[rank] = engine._channel.take(rank, self._tag)
-        parts, failures, more = [], _Failures(), {}
-        for rank, (error, arrays, failed, what) in sorted(self._answers.items()):
+        self._results = []
+        for rank, (error, result) in sorted(self._answers.items()):
             if error is not None and self.error is None:
                 self.error = error_of_rank(rank, engine._hosts[rank], error)
-            parts.append(arrays)
-            failures += [Failure(int(self.bounds[rank]) + number, why) for number, why in failed]
-            if what is not None:
-                more[rank] = what
-        self._outcome = list(zip(*parts)), failures, more
+            self._results.append(result)
+        self._answers.clear()
         engine._calls.remove(self)
 
-    def result(self) -> Any:
+    def result(self) -> list[Any]:
         self.finish()
         if self.error is not None:
             raise self.error
-        return self._outcome
+        return self._results
 
     def stop(self) -> None:
         raise Error("what several ranks compute cannot be stopped", "unsupported")

@@ -7,7 +7,6 @@
 #include "ir/text.h"
 #include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

@@ -14,7 +14,6 @@
 #include "tests/gpu_model/fake_driver.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -67,9 +66,9 @@ struct Machine {
     const auto cuda = [this] { return Cuda::open(driver.load().value(), 0).value(); };
     switch (design) {
       case Design::kStackEach:
-        return makeStackBaseline(cuda(), data, StackLaunches::kEach);
+        return makeStackBaseline(cuda(), data, 1);
       case Design::kStackOnce:
-        return makeStackBaseline(cuda(), data, StackLaunches::kOnce);
+        return makeStackBaseline(cuda(), data, kMaxGridY);
       case Design::kPtx:
         return makePtxBaseline(cuda(), data);
       case Design::kNvrtc:
@@ -107,7 +106,7 @@ TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
   const std::vector<Expression> expressions = population(40, 11);
   const std::vector<double> parameters = parametersOf(expressions, 5);
   const auto baseline = make(data);
-  const BaselineAgreement agreement = checkBaseline(*baseline, expressions, data, parameters, {2, 40, 64});
+  const BaselineAgreement agreement = checkBaseline(*baseline, expressions, data, parameters, 2, 40, 64);
   EXPECT_EQ(agreement.compared, 40U * 64U);
   EXPECT_GT(agreement.promised, agreement.compared / 3);
   EXPECT_GT(agreement.sums, 10U);
@@ -282,7 +281,7 @@ TEST(DeviceBaselines, CopyDirectlyToPinnedMemory) {
   const BenchData data = dataOf(256);
   Machine machine;
   const auto cuda = Cuda::open(machine.driver.load().value(), 0).value();
-  const auto baseline = makeStackBaseline(cuda, data, StackLaunches::kOnce);
+  const auto baseline = makeStackBaseline(cuda, data, kMaxGridY);
   baseline->prepare(expressionsOf({"x0", "x1"}));
   const CurrentContext current(*cuda);
   const PinnedBuffer out(cuda, std::size_t{2} * 256 * sizeof(float));
@@ -367,7 +366,7 @@ TEST(CheckBaseline, SamplesHalfFromFiniteExpressions) {
   std::vector<Expression> expressions(90, expressionsOf({"log(x0)"})[0]);
   expressions.resize(100, expressionsOf({"x0+x1"})[0]);
   Flawed baseline(data, 1, 1);
-  const auto agreement = checkBaseline(baseline, expressions, data, {}, {.seed = 3, .expressions = 10, .rows = 8});
+  const auto agreement = checkBaseline(baseline, expressions, data, {}, 3, 10, 8);
   EXPECT_GE(agreement.sums, 5U);
   EXPECT_LT(agreement.sums, 10U);
 }
@@ -414,8 +413,7 @@ TEST(CheckBaseline, SamplesManyExpressions) {
   const BenchData data = dataOf(50);
   const std::vector<Expression> expressions = population(500, 17);
   Flawed baseline(data, 1, 1);
-  const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1),
-                                       {.seed = 4, .expressions = 20, .rows = 3});
+  const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1), 4, 20, 3);
   EXPECT_EQ(agreement.compared, 60U);
   EXPECT_THROW(checkBaseline(baseline, expressions, data, {}), BenchFailure) << "parameters are missing";
 }

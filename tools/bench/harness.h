@@ -21,7 +21,7 @@
 
 #include "runtime/engine.h"
 #include "runtime/platform/clock.h"
-#include "tools/bench/failure.h"
+#include "tools/bench/designs/baseline.h"
 
 namespace srjit {
 

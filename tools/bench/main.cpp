@@ -19,9 +19,8 @@
 
 #include "runtime/cache/file_trust.h"
 #include "tools/bench/work.h"
+#include "tools/options.h"
 #include "tools/report.h"
-#include "tools/streams.h"
-#include "tools/usage.h"
 
 namespace srjit {
 namespace {

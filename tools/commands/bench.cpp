@@ -10,9 +10,8 @@
 #include <fmt/format.h>
 
 #include "tools/commands.h"
-#include "tools/failure.h"
 #include "tools/options.h"
-#include "tools/streams.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ir/error.h"
 #include "ir/expression.h"
+#include "runtime/cuda/context.h"
 #include "runtime/data_view.h"
 
 namespace srjit {
@@ -58,12 +62,6 @@ std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressi
 void runSwitch(const Expression& expression, std::span<const std::vector<float>> columns,
                std::span<const float> parameters, std::size_t first, std::span<float> out);
 
-struct BaselineCheckOptions {
-  std::uint64_t seed = 1;
-  std::size_t expressions = 64;  ///< number of sampled expressions
-  std::size_t rows = 32;         ///< rows compared per expression
-};
-
 struct BaselineAgreement {
   std::size_t compared = 0;  ///< predictions compared
   std::size_t promised = 0;  ///< of these, predictions with a finite error bound
@@ -86,15 +84,16 @@ struct SumAgreement {
 /// Throws BenchFailure (kInvalid) if a span of a step does not have the size that the prepared expressions need.
 void checkStepSize(std::size_t got, std::size_t expected, const char* what);
 
-/// Samples expressions, half of them among those that look finite, prepares the baseline with only the sample, and
-/// compares predictions in random rows with the float64 reference, within its error bound for f32 `fast`, and sums of
-/// squared errors with those of all predictions. Skips predictions without a finite bound, and sums that are not
-/// finite. `parameters` are those of all expressions. Needs at most 256 MiB of predictions. The baseline must be
-/// prepared again afterwards. Throws BenchFailure for the first wrong number, with its position, value and expected
-/// value; if fewer than a quarter of the predictions or an eighth of the sums could be compared; and what the baseline
-/// throws.
+/// Samples `sampled` expressions, half of them among those that look finite, prepares the baseline with only the
+/// sample, and compares predictions in `rows_of_each` random rows with the float64 reference, within its error bound
+/// for f32 `fast`, and sums of squared errors with those of all predictions. Skips predictions without a finite bound,
+/// and sums that are not finite. `parameters` are those of all expressions. Needs at most 256 MiB of predictions. The
+/// baseline must be prepared again afterwards. Throws BenchFailure for the first wrong number, with its position, value
+/// and expected value; if fewer than a quarter of the predictions or an eighth of the sums could be compared; and what
+/// the baseline throws.
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BenchData& data,
-                                std::span<const double> parameters, const BaselineCheckOptions& options = {});
+                                std::span<const double> parameters, std::uint64_t seed = 1, std::size_t sampled = 64,
+                                std::size_t rows_of_each = 32);
 
 /// Compares the sums of a whole population, whose functions may be approximated in another way. Finite sums agree if
 /// they differ by less than 1 %, or by the effect of relative errors of 1e-4 in all predictions. Reference sums that
@@ -103,5 +102,35 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
 /// pole, a difference of large numbers). Throws BenchFailure with the first difference if more than one sum and more
 /// than 2 % of either kind differ, or if no reference sum is finite.
 SumAgreement compareSums(std::span<const double> sums, std::span<const double> expected, std::span<const float> target);
+
+struct BenchFailure {
+  Error error;
+};
+
+[[noreturn]] inline void failBench(Errc code, std::string message) {
+  throw BenchFailure{{code, std::move(message), {}}};
+}
+
+/// The value; throws BenchFailure for an error.
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw BenchFailure{std::move(result).error()};
+  return std::move(*result);
+}
+
+/// Converts exceptions of `body` to an error.
+template <class Body>
+Status caught(const Body& body) {
+  try {
+    body();
+  } catch (const BenchFailure& failure) {
+    return failure.error;
+  } catch (const CudaFailure& failure) {
+    return failure.error();
+  } catch (const std::exception& failure) {
+    return Error{Errc::kMachine, failure.what(), {}};
+  }
+  return okStatus();
+}
 
 }  // namespace srjit

@@ -18,11 +18,13 @@ namespace srjit {
 /// Capacity of the interpreters' stacks, in values.
 inline constexpr std::size_t kStackEntries = 64;
 
-/// One row of operators.def.
+/// An operator of the designs.
 struct BaselineOp {
   Op op;
+  /// Instructions from {x} and {y} to {r}, which is a different register; temporaries are %ta to %tc (f32), %ia and %ib
+  /// (b32), %pa and %pb (predicates).
   const char* ptx;
-  const char* cuda;
+  const char* cuda;  ///< C++ expression of {x} and {y}, for a compiler with approximate arithmetic
 };
 /// All rows, in the order of the table.
 std::span<const BaselineOp> allBaselineOps() noexcept;

@@ -8,9 +8,9 @@
 
 #include "compiler/loader/shared_library.h"
 #include "compiler/nvptx/toolkit.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -129,9 +129,23 @@ class NvrtcBaseline final : public DeviceBaseline {
   std::vector<Kernel> kernels_;
 };
 
+// The entries that are used, which return 0 for success. Source: NVRTC documentation, CUDA 13.0; all have had the same
+// signature since CUDA 11.1.
+#define SRJIT_FOR_NVRTC(ENTRY)                                                                       \
+  ENTRY(nvrtcCreateProgram, (void** program, const char* source, const char* name, int header_count, \
+                             const char* const* headers, const char* const* include_names))          \
+  ENTRY(nvrtcDestroyProgram, (void** program))                                                       \
+  ENTRY(nvrtcCompileProgram, (void* program, int option_count, const char* const* options))          \
+  ENTRY(nvrtcGetProgramLogSize, (void* program, std::size_t* bytes))                                 \
+  ENTRY(nvrtcGetProgramLog, (void* program, char* log))                                              \
+  ENTRY(nvrtcGetCUBINSize, (void* program, std::size_t* bytes))                                      \
+  ENTRY(nvrtcGetCUBIN, (void* program, char* code))                                                  \
+  ENTRY(nvrtcGetPTXSize, (void* program, std::size_t* bytes))                                        \
+  ENTRY(nvrtcGetPTX, (void* program, char* code))
+
 struct Nvrtc {
 #define SRJIT_NVRTC(name, parameters) int(*name) parameters = nullptr;
-#include "tools/bench/designs/nvrtc.def"
+  SRJIT_FOR_NVRTC(SRJIT_NVRTC)
 #undef SRJIT_NVRTC
 };
 
@@ -139,7 +153,7 @@ Result<Nvrtc> bindAll(const SharedLibrary& library) {
   Nvrtc entries;
 #define SRJIT_NVRTC(name, parameters) \
   if (const Status status = library.bind(entries.name, #name); !status) return status.error();
-#include "tools/bench/designs/nvrtc.def"
+  SRJIT_FOR_NVRTC(SRJIT_NVRTC)
 #undef SRJIT_NVRTC
   return entries;
 }

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -54,9 +54,9 @@ StackToken stackToken(const Token& token, std::uint32_t first_parameter) {
 
 class StackBaseline : public DeviceBaseline {
  public:
-  StackBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, StackLaunches launches)
+  StackBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, std::size_t expressions_per_launch)
       : DeviceBaseline(std::move(device), data),
-        most_(launches == StackLaunches::kEach ? 1 : kMaxGridY),
+        most_(expressions_per_launch),
         kernel_(load(imageOfPtx(stackInterpreterPtx()), kStackKernel)) {}
 
  protected:
@@ -89,7 +89,7 @@ class StackBaseline : public DeviceBaseline {
 class CacheBaseline final : public StackBaseline {
  public:
   CacheBaseline(std::shared_ptr<const Cuda> device, const BenchData& data)
-      : StackBaseline(std::move(device), data, StackLaunches::kOnce) {}
+      : StackBaseline(std::move(device), data, kMaxGridY) {}
 
  private:
   void build(std::span<const Expression> expressions) override {
@@ -273,8 +273,8 @@ std::string stackInterpreterPtx() {
 }
 
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data,
-                                            StackLaunches launches) {
-  return std::make_unique<StackBaseline>(std::move(cuda), data, launches);
+                                            std::size_t expressions_per_launch) {
+  return std::make_unique<StackBaseline>(std::move(cuda), data, expressions_per_launch);
 }
 
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data) {
