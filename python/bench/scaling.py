@@ -45,7 +45,7 @@ def seconds_of(workload, times, ranks, options):
     bandwidth = options.bandwidth / 8 * 1e9
     hops = options.latency * np.ceil(np.log2(ranks)) if ranks > 1 else 0
     breed = options.breed * 1e-6 * expressions
-    # Three arrays to each, and two broadcasts; two arrays and a length from each.
+    # A few messages to each, and two broadcasts; as many from each.
     send = (out * elsewhere / bandwidth + (3 * messages + 2 * hops) * 1e-6) if ranks > 1 else 0
     work = max((workload.prepare + workload.device) * 1e-3 * times / ranks, options.least * 1e-6)
     gather = (back * elsewhere / bandwidth + 3 * messages * 1e-6) if ranks > 1 else 0

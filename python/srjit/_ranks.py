@@ -23,6 +23,7 @@ with needs("mpi4py"):
     from mpi4py import MPI
 
 _CHUNK = 1 << 30  # bytes of one message: MPI counts in 32 bits
+_SMALL = 1 << 14  # bytes of an array that lies in the pickle, since a message of its own would take longer
 _TAGS = 1 << 15  # tags that every MPI has
 
 
@@ -118,7 +119,7 @@ def error_of_rank(rank: int, host: str, problem: Exception) -> Error:
 class Channel:
     """A communicator of its own, between the root and the others.
 
-    A message is a pickle whose arrays follow as they lie in memory. The root sends a command to all, and to each rank its
+    A message is a pickle whose large arrays follow as they lie in memory. The root sends a command to all, and to each rank its
     share of some arrays; a rank answers with one message. Everything is nonblocking but for the root's waiting.
     """
 
@@ -137,7 +138,7 @@ class Channel:
         """On the root: a command, and each rank's share, if there are any. Arrays may be changed afterwards."""
         self.tag = (self.tag + 1) % _TAGS
         parts = _packed({**command, "has_share": len(shares) > 0})
-        sent = [np.array([len(parts[0])]), *_pieces(parts)]
+        sent = [np.array([len(parts[0])]), *parts]
         requests = [self.comm.Ibcast(part, self.root) for part in sent]
         more = [one for rank, share in enumerate(shares) if rank != self.root for one in self._sent(share, rank)]
         MPI.Request.Waitall([*requests, *(request for request, _ in more)])
@@ -178,15 +179,21 @@ class Channel:
         return _unpacked(text, lambda part: self.comm.Recv(part, rank, tag))
 
     def _sent(self, value: Any, rank: int) -> list[tuple[Any, np.ndarray]]:
-        return [(self.comm.Isend(part, rank, self.tag), part) for part in _pieces(_packed(value))]
+        return [(self.comm.Isend(part, rank, self.tag), part) for part in _packed(value)]
 
 
 def _packed(value: Any) -> list[np.ndarray]:
-    """A text, and the arrays that lie outside of it."""
-    buffers: list[pickle.PickleBuffer] = []
-    text = pickle.dumps(value, 5, buffer_callback=buffers.append)
-    arrays = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
-    return [np.frombuffer(pickle.dumps((text, [len(array) for array in arrays])), np.uint8), *arrays]
+    """A text, and pieces of the arrays that lie outside of it."""
+    arrays: list[np.ndarray] = []
+
+    def lies_inside(buffer: pickle.PickleBuffer) -> bool:
+        array = np.frombuffer(buffer.raw(), np.uint8)
+        if len(array) >= _SMALL:
+            arrays.append(array)
+        return len(array) < _SMALL
+
+    text = pickle.dumps(value, 5, buffer_callback=lies_inside)
+    return [np.frombuffer(pickle.dumps((text, [len(array) for array in arrays])), np.uint8), *_pieces(arrays)]
 
 
 def _unpacked(text: np.ndarray, receive: Callable[[np.ndarray], Any]) -> Any:

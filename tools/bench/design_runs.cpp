@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -11,6 +12,67 @@ namespace {
 
 constexpr std::size_t kFirstSize = 32, kMostSteps = 100, kMostGenerations = 15, kQuickSteps = 5;
 constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
+
+/// Times one design. Throws what the design throws.
+class DesignTimer {
+ public:
+  /// Constructs the design; fails on a machine that cannot run it. `data` must outlive this.
+  DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data)
+      : data_(data), design_(info.make(data, bench.ordinal())) {}
+
+  /// Prepares it for these expressions, which must outlive the steps; returns seconds. The next step has number 0.
+  double prepare(std::span<const Expression> expressions) {
+    expressions_ = expressions;
+    const std::size_t parameters = parametersOf(expressions);
+    numbers_.clear();
+    for (int step = 0; step < 4; ++step) numbers_.push_back(parameterNumbers(parameters, step));
+    next_ = 0;
+    sums_.assign(expressions.size(), 0);
+    predictions_.clear();
+    const Stopwatch watch;
+    design_->prepare(expressions);
+    return watch.seconds();
+  }
+
+  /// One step with the parameters parameterNumbers(count, step number % 4). Kernel time is by the device's clock.
+  Seconds step(bool predictions) {
+    last_ = std::exchange(next_, (next_ + 1) % numbers_.size());
+    if (predictions) predictions_.resize(expressions_.size() * data_.rows());
+    const Stopwatch watch;
+    if (predictions) {
+      design_->predictions(numbers_[last_], predictions_);
+    } else {
+      design_->losses(numbers_[last_], sums_);
+    }
+    return {watch.seconds(), design_->kernelSeconds()};
+  }
+
+  /// Checks predictions and sums of a sample of expressions (checkBaseline()); to be prepared again afterwards.
+  std::string check(std::span<const Expression> expressions) {
+    const std::vector<double> parameters = parameterNumbers(parametersOf(expressions), 1);
+    // Few expressions, since preparation is slow in some designs.
+    return checkBaseline(*design_, expressions, data_, parameters, 1, 16, 64).text();
+  }
+
+  /// Compares the sums of the last step of losses with sr-jit's, on the processor in `precise`: designs compute
+  /// expressions as written, while rules of `fast` give numbers where designs give NaN (docs/accuracy.md).
+  SumAgreement compared() const {
+    const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kPrecise}));
+    const Program program = engine.compile(expressions_, {.tier = Tier::kInterpret});
+    const Dataset data = must(engine.upload(data_.view()));
+    const Losses own = must(engine.loss(program, data, numbers_[last_], {.kind = LossKind::kSse}));
+    return compareSums(sums_, own.values, data_.target);
+  }
+
+ private:
+  const BenchData& data_;
+  const std::unique_ptr<Baseline> design_;
+  std::span<const Expression> expressions_;
+  std::vector<std::vector<double>> numbers_;
+  std::size_t next_ = 0, last_ = 0;
+  std::vector<double> sums_;
+  std::vector<float> predictions_;
+};
 
 /// Times of `count` expressions; steps for losses and for predictions.
 struct SizeSeconds {
@@ -29,7 +91,7 @@ class DesignRun {
     note_ = fmt::format("{}; {}", info_.doc, timer_.check(work_.expressions));
     grow();
     timer_.step(false);
-    const SumAgreement agreement = timer_.compareSums();
+    const SumAgreement agreement = timer_.compared();
     const std::size_t measured = sizes_.back().count;
     fewer_ = measured < work_.expressions.size();
     note_ += fmt::format("; {}; {} of {} expressions", agreement.text(), measured, work_.expressions.size());
@@ -156,48 +218,6 @@ void runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& w
 }
 
 }  // namespace
-
-DesignTimer::DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data)
-    : data_(data), design_(info.make(data, bench.ordinal())) {}
-
-double DesignTimer::prepare(std::span<const Expression> expressions) {
-  expressions_ = expressions;
-  const std::size_t parameters = parametersOf(expressions);
-  numbers_.clear();
-  for (int step = 0; step < 4; ++step) numbers_.push_back(parameterNumbers(parameters, step));
-  next_ = 0;
-  sums_.assign(expressions.size(), 0);
-  predictions_.clear();
-  const Stopwatch watch;
-  design_->prepare(expressions);
-  return watch.seconds();
-}
-
-Seconds DesignTimer::step(bool predictions) {
-  last_ = std::exchange(next_, (next_ + 1) % numbers_.size());
-  if (predictions) predictions_.resize(expressions_.size() * data_.rows());
-  const Stopwatch watch;
-  if (predictions) {
-    design_->predictions(numbers_[last_], predictions_);
-  } else {
-    design_->losses(numbers_[last_], sums_);
-  }
-  return {watch.seconds(), design_->kernelSeconds()};
-}
-
-std::string DesignTimer::check(std::span<const Expression> expressions) {
-  const std::vector<double> parameters = parameterNumbers(parametersOf(expressions), 1);
-  // Few expressions, since preparation is slow in some designs.
-  return checkBaseline(*design_, expressions, data_, parameters, 1, 16, 64).text();
-}
-
-SumAgreement DesignTimer::compareSums() const {
-  const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kPrecise}));
-  const Program program = engine.compile(expressions_, {.tier = Tier::kInterpret});
-  const Dataset data = must(engine.upload(data_.view()));
-  const Losses own = must(engine.loss(program, data, numbers_[last_], {.kind = LossKind::kSse}));
-  return srjit::compareSums(sums_, own.values, data_.target);
-}
 
 void runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
   if (!bench.designs) return;

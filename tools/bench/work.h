@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -101,32 +100,6 @@ struct DesignWork {
   /// If set, a sample is one preparation and one step for losses of expressions that it returns, new ones of the same
   /// kind and number each time; else one preparation counts, and `steps`. Designs that compile are then left out.
   std::function<std::vector<Expression>()> renewed = {};
-};
-
-/// Times one design. Throws what the design throws. Not thread-safe.
-class DesignTimer {
- public:
-  /// Constructs the design; fails on a machine that cannot run it. `data` must outlive this.
-  DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data);
-
-  /// Prepares it for these expressions, which must outlive the steps; returns seconds. The next step has number 0.
-  double prepare(std::span<const Expression> expressions);
-  /// One step with the parameters parameterNumbers(count, step number % 4). Kernel time is by the device's clock.
-  Seconds step(bool predictions);
-  /// Checks predictions and sums of a sample of expressions (checkBaseline()); to be prepared again afterwards.
-  std::string check(std::span<const Expression> expressions);
-  /// Compares the sums of the last step of losses with sr-jit's, on the processor in `precise`: designs compute
-  /// expressions as written, while rules of `fast` give numbers where designs give NaN (docs/accuracy.md).
-  SumAgreement compareSums() const;
-
- private:
-  const BenchData& data_;
-  const std::unique_ptr<Baseline> design_;
-  std::span<const Expression> expressions_;
-  std::vector<std::vector<double>> numbers_;
-  std::size_t next_ = 0, last_ = 0;
-  std::vector<double> sums_;
-  std::vector<float> predictions_;
 };
 
 /// Runs every design for the selected results, in about `seconds` altogether, and adds their figures. Each is checked
