@@ -20,7 +20,7 @@
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/options.h"
-#include "tools/search/report/gnuplot.h"
+#include "tools/search/report.h"
 
 namespace srjit {
 namespace {

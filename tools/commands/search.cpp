@@ -13,9 +13,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/search/link.h"
-#include "tools/search/report/front_text.h"
-#include "tools/search/report/gnuplot.h"
-#include "tools/search/report/plot.h"
+#include "tools/search/report.h"
 #include "tools/search/rows.h"
 
 namespace srjit {

@@ -18,7 +18,6 @@
 #include "ir/mix.h"
 #include "runtime/platform/guarded.h"
 #include "tools/report.h"
-#include "tools/search/archive.h"
 #include "tools/search/closing.h"
 #include "tools/search/group.h"
 #include "tools/search/setup.h"
