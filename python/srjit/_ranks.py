@@ -135,7 +135,7 @@ class Channel:
         self._incoming: Any = None
 
     def send(self, command: dict[str, Any], shares: Sequence[Any] = ()) -> None:
-        """On the root: a command, and each rank's share, if there are any. Arrays may be changed afterwards."""
+        """On the root: a command, and each rank's share, if any. Arrays may be changed afterwards."""
         self.tag = (self.tag + 1) % _TAGS
         parts = _packed({**command, "has_share": len(shares) > 0})
         sent = [np.array([len(parts[0])]), *parts]
