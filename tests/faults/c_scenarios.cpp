@@ -2,7 +2,6 @@
 #include <array>
 
 #include "runtime/c_api/handles.h"
-#include "tests/faults/callers_columns.h"
 #include "tests/faults/scenarios.h"
 #include "tests/runtime/c_api/owned.h"
 
@@ -11,17 +10,10 @@ namespace {
 
 using c_api::Owned;
 
-template <class T>
-T sizedStruct() {
-  T value{};
-  value.size = sizeof value;
-  return value;
-}
-
 /// Calls the library with these arguments and a srjit_error, and adds what failed.
 template <class... Parameters, class... Arguments>
 bool succeeds(Outcome& outcome, std::int32_t (*call)(Parameters...), const Arguments&... arguments) {
-  auto error = sizedStruct<srjit_error>();
+  auto error = c_api::sized<srjit_error>();
   const std::int32_t code = tried([&] { return call(arguments..., &error); });
   if (code == SRJIT_OK) return true;
   EXPECT_EQ(code, error.code);
@@ -62,8 +54,8 @@ struct Caller {
 
   Owned<srjit_engine> engine;
   std::vector<float> x, y;
-  srjit_matrix columns = sizedStruct<srjit_matrix>(), target = sizedStruct<srjit_matrix>();
-  srjit_data view = sizedStruct<srjit_data>();
+  srjit_matrix columns = c_api::sized<srjit_matrix>(), target = c_api::sized<srjit_matrix>();
+  srjit_data view = c_api::sized<srjit_data>();
 };
 
 /// What a program and its evaluations need; freed with faults.
@@ -101,7 +93,7 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
   constexpr std::size_t kParameters = 2, kExpressions = 3;
   const std::array<double, kParameters> parameters = {0.5, -1};
   std::array<double, kExpressions> values{};
-  auto losses = sizedStruct<srjit_losses>();
+  auto losses = c_api::sized<srjit_losses>();
   losses.count = values.size();
   losses.values = values.data();
   const auto take = [&](bool is_given) {
@@ -141,7 +133,7 @@ Calls callsInC(World& world, const EngineOptions& options) {
 }
 
 srjit_matrix matrixAt(const DeviceMatrix& memory) {
-  auto matrix = sizedStruct<srjit_matrix>();
+  auto matrix = c_api::sized<srjit_matrix>();
   matrix.data = reinterpret_cast<const void*>(memory.pointer);  // NOLINT(performance-no-int-to-ptr)
   matrix.rows = memory.rows;
   matrix.columns = memory.columns;

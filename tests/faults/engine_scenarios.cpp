@@ -6,10 +6,9 @@
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "passes/simplify_expression.h"
-#include "runtime/tiers/direct_self_test.h"
-#include "tests/faults/callers_columns.h"
 #include "tests/faults/scenarios.h"
 #include "tests/generators/token_arrays.h"
+#include "tests/gpu_model/slow_machine.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -42,7 +41,7 @@ const Engine& sharedCpuEngine(Tier tier) {
 std::shared_ptr<Ready> readyWith(World& world, const EngineOptions& options, Size size = {}) {
   auto ready = std::make_shared<Ready>();
   ready->w = arithmeticWorkload(31, size.expressions, size.rows, Precision::kF32, true);
-  for (const Expression& expression : ready->w.expressions) ready->arrays.addPostfix(expression);
+  ready->arrays = tokensOf(ready->w.expressions);
   ready->out.resize(size.expressions * size.rows);
   ready->engine = options.device == "cpu" ? sharedCpuEngine(options.tier) : world.machine.engine(options);
   ready->data = ready->engine->upload(ready->w.view()).value();
@@ -138,7 +137,6 @@ Calls tokenArrays(World& world, const EngineOptions& options) {
   };
 }
 
-/// Predictions of a program that has served before.
 }  // namespace
 
 Calls firstUse(World& world, const EngineOptions& options) {
@@ -209,8 +207,7 @@ Calls losses(World& world, const EngineOptions& options) {
   const std::vector<LossOptions> kinds{{.kind = LossKind::kMse},
                                        {.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
                                        {.kind = LossKind::kScaledMse},
-                                       {.custom = build({Token::variable(0), Token::variable(1),
-                                                         Token::operation(Op::kSub), Token::operation(Op::kAbs)})}};
+                                       lossBy("abs(f - y)")};
   return [ready = readyWithProgram(world, options), kinds] {
     Outcome outcome;
     for (const LossOptions& kind : kinds) {
@@ -341,7 +338,6 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
   };
 }
 
-FakeOptions noGpu() { return {}; }
 EngineOptions onCpu(Tier tier = Tier::kInterpret) { return {.device = "cpu", .math = Math::kStrict, .tier = tier}; }
 
 /// Parses, prints and simplifies; each form gives its own tokens back.
@@ -364,6 +360,8 @@ Calls texts(World&) {
     return outcome;
   };
 }
+
+FakeOptions noGpu() { return {}; }
 
 constexpr Scenario kHostScenarios[] = {
     {"Texts", kMemory, texts, noGpu, true},
@@ -391,20 +389,11 @@ EngineOptions onPool() { return {.device = "cuda:all", .math = Math::kStrict, .t
 FakeOptions oneGpu() { return {.lag = true}; }
 FakeOptions twoGpus() { return manyDevices(2); }
 
-/// Writes facts to the cache in the world's folder: that the direct tier works, and that computing takes so long that
-/// every kept value saves time.
+/// With writeSlowFacts() in the world's folder.
 EngineOptions withFacts(World& world, Tier tier) {
   EngineOptions options = onGpu(tier);
   options.cache_directory = world.scratch.path("");
-  auto cuda = Cuda::open(world.machine.driver.load().value(), 0).value();
-  const CurrentContext current(*cuda);
-  const auto cache = KernelCache::open({.directory = world.scratch.path("")});
-  cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
-                               nameOf(options.precision), nameOf(options.math)),
-                   R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
-  auto queue = std::make_shared<DeviceQueue>(cuda);
-  auto store = std::make_shared<KernelStore>(cuda, world.machine.images, cache, options.precision, options.math);
-  cache->writeFact(DirectSelfTest(queue, store, cache, 2).fact(), "proved");
+  writeSlowFacts(world.machine, *options.cache_directory, options.precision, options.math);
   return options;
 }
 

@@ -29,9 +29,6 @@
 
 namespace srjit {
 
-/// Parses `text`; throws if it is no expression.
-inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
-
 /// p0 + p1*x0^1 + ... as infix text.
 inline std::string polynomial(int degree) {
   std::string text = "p0";
@@ -40,19 +37,20 @@ inline std::string polynomial(int degree) {
 }
 
 inline Dag graphOf(std::span<const std::string_view> texts, Precision precision = Precision::kF64) {
-  std::vector<Expression> batch;
-  for (const std::string_view text : texts) batch.push_back(infix(text));
-  return Dag::fromExpressions(batch, precision);
+  return Dag::fromExpressions(infixes(texts), precision);
 }
 
 inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
   return graphOf(std::span(texts.begin(), texts.size()), precision);
 }
 
-/// Root `root` as infix text.
-inline std::string textOf(const Dag& dag, std::size_t root = 0) {
-  return print(dag.toExpression(root).value(), Language::kInfix);
+inline Dag graphOf(const Expression& expression, Precision precision) {
+  return Dag::fromExpressions({&expression, 1}, precision);
 }
+
+inline std::string textOf(const Expression& expression) { return print(expression, Language::kInfix); }
+/// Root `root` as infix text.
+inline std::string textOf(const Dag& dag, std::size_t root = 0) { return textOf(dag.toExpression(root).value()); }
 
 /// Runs the named passes.
 inline Dag ran(const Dag& dag, std::string_view passes, Math math = Math::kPrecise) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -10,8 +11,31 @@
 
 #include "ir/expression.h"
 #include "ir/numbers/random.h"
+#include "ir/text.h"
 
 namespace srjit {
+
+/// Parses `text`; throws if it is no expression.
+inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
+inline std::vector<Expression> infixes(std::span<const std::string_view> texts) {
+  std::vector<Expression> expressions;
+  for (const std::string_view text : texts) expressions.push_back(infix(text));
+  return expressions;
+}
+inline std::vector<Expression> infixes(std::initializer_list<std::string_view> texts) {
+  return infixes(std::span(texts.begin(), texts.size()));
+}
+
+/// A leaf, and then `count` leaves with a binary operator each: the variables and the operators by their numbers.
+template <class Leaf, class Operator>
+Expression chainOf(std::uint32_t count, const Leaf& leaf, const Operator& op) {
+  std::vector<Token> chain = {Token::variable(leaf(0U))};
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    chain.push_back(Token::variable(leaf(i)));
+    chain.push_back(Token::operation(op(i)));
+  }
+  return Expression::create(std::move(chain)).value();
+}
 
 struct GeneratorOptions {
   std::uint64_t seed = 1;

@@ -6,7 +6,7 @@
 
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/selection.h"
-#include "tests/generators/derivatives.h"
+#include "tests/generators/workload.h"
 
 namespace srjit {
 
@@ -58,10 +58,8 @@ inline void expectSameResults(const Engine& engine, const Dataset& got, const Da
   for (const LossKind kind : kLossesOfData) {
     for (const NanPolicy nan : kNanPolicies) {
       const LossOptions options{kind, nan};
-      const Losses a = engine.loss(program, got, w.parameters, options).value();
-      const Losses b = engine.loss(program, expected, w.parameters, options).value();
-      expectSameBits(a.values, b.values, 1, "losses");
-      EXPECT_EQ(a.valid_rows, b.valid_rows);
+      expectSameLosses(engine.loss(program, got, w.parameters, options).value(),
+                       engine.loss(program, expected, w.parameters, options).value(), "losses");
     }
   }
   for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
@@ -69,12 +67,7 @@ inline void expectSameResults(const Engine& engine, const Dataset& got, const Da
     expectSameGradients(engine.gradient(program, got, w.parameters, options).value(),
                         engine.gradient(program, expected, w.parameters, options).value(), "gradients");
   }
-  const Fits a = engine.fit(program, got, w.parameters).value();
-  const Fits b = engine.fit(program, expected, w.parameters).value();
-  expectSameBits(a.parameters, b.parameters, 1, "fitted parameters");
-  expectSameBits(a.losses.values, b.losses.values, 1, "losses of fits");
-  expectSameBits(a.standard_errors, b.standard_errors, 1, "standard errors");
-  EXPECT_EQ(a.statuses, b.statuses);
+  expectSameFits(engine.fit(program, got, w.parameters).value(), engine.fit(program, expected, w.parameters).value());
 }
 
 /// Ranges of rows that begin and end anywhere.

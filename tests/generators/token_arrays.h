@@ -42,4 +42,10 @@ struct TokenArrays {
   PopulationView view(Notation notation = Notation::kPostfix) const { return {codes, constants, offsets, notation}; }
 };
 
+inline TokenArrays tokensOf(std::span<const Expression> expressions) {
+  TokenArrays arrays;
+  for (const Expression& expression : expressions) arrays.addPostfix(expression);
+  return arrays;
+}
+
 }  // namespace srjit

@@ -17,9 +17,8 @@
 #include "runtime/cache/kernels.h"
 #include "runtime/platform/clock.h"
 #include "tests/generators/alone.h"
-#include "tests/generators/derivatives.h"
 #include "tests/generators/environment.h"
-#include "tests/generators/failure_flag.h"
+#include "tests/generators/workload.h"
 
 namespace srjit {
 

@@ -1,6 +1,6 @@
 // Gradients and Jacobians: the same bits from every tier, and in strict and precise from the processor.
 #include "ir/text.h"
-#include "tests/generators/derivatives.h"
+#include "tests/generators/workload.h"
 #include "tests/gpu/machine.h"
 
 namespace srjit {

@@ -90,7 +90,4 @@ void expectSame(const Results& a, const Results& b, const Workload& w, const std
 Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
                 const LossOptions& options);
 
-/// Expects equal bits and failures, of the same non-zero number of expressions.
-void expectSameLosses(const Losses& a, const Losses& b, const std::string& what);
-
 }  // namespace srjit

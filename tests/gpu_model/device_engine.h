@@ -58,21 +58,6 @@ inline Workload arithmeticWorkload(std::uint64_t seed, std::size_t count, std::s
   return w;
 }
 
-inline Engine cpuEngine(Precision precision, Math math = Math::kStrict) {
-  return Engine::create({.device = "cpu", .precision = precision, .math = math, .threads = 2}).value();
-}
-
-inline Losses lossesOf(const Engine& engine, const Workload& w, Tier tier, const LossOptions& options) {
-  const Dataset data = engine.upload(w.view()).value();
-  return engine.loss(engine.compile(w.expressions, {.tier = tier}), data, w.parameters, options).value();
-}
-
-inline void expectSameLosses(const Losses& a, const Losses& b, const char* what) {
-  expectSameBits(a.values, b.values, 1, what);
-  EXPECT_EQ(a.valid_rows, b.valid_rows) << what;
-  EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
-}
-
 /// The error of a call that took longer than `limit`, e.g. "0.5 s".
 template <class T>
 void expectLate(const Result<T>& result, const std::string& limit, const char* what) {

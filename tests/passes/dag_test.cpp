@@ -11,8 +11,7 @@ namespace {
 // A new row of ops.def must not change the order of operands in expressions without it.
 TEST(Dag, OperandOrderDependsOnOperatorNames) {
   const auto shapeOf = [](const char* text) {
-    const Expression expression = parse(text, Language::kInfix).value();
-    const Dag dag = Dag::fromExpressions(std::vector{expression}, Precision::kF32);
+    const Dag dag = graphOf({text}, Precision::kF32);
     return dag.shapeHash(dag.roots()[0]);
   };
   EXPECT_EQ(shapeOf("x0 + x1"), 16945525526657546126u);
@@ -81,10 +80,10 @@ TEST(Dag, ToExpressionInvertsFromExpressions) {
   ExpressionGenerator expressions = expressionsOfAllOperators(1);
   for (int i = 0; i < 500; ++i) {
     const Expression expression = expressions.next();
-    const Dag dag = Dag::fromExpressions({&expression, 1}, Precision::kF32);
+    const Dag dag = graphOf(expression, Precision::kF32);
     const Expression back = dag.toExpression(0).value();
     ASSERT_EQ(back.size(), expression.size());
-    const Dag again = Dag::fromExpressions({&back, 1}, Precision::kF32);
+    const Dag again = graphOf(back, Precision::kF32);
     ASSERT_EQ(again.toExpression(0).value(), back);
   }
 }
@@ -108,20 +107,11 @@ TEST(Dag, StructureDoesNotContainSourcesOfParameters) {
 }
 
 TEST(Dag, DifferentGraphsHaveDifferentStructures) {
-  const std::vector<Dag> graphs = {graphOf({"x0"}),
-                                   graphOf({"x0"}, Precision::kF32),
-                                   graphOf({"x1"}),
-                                   graphOf({"p0"}),
-                                   graphOf({"0"}),
-                                   graphOf({"-0"}),
-                                   graphOf({"x0 + 1"}),
-                                   graphOf({"x0 + 2"}),
-                                   graphOf({"x0 - x1"}),
-                                   graphOf({"x1 - x0"}),
-                                   graphOf({"x0 / x1"}),
-                                   graphOf({"x0", "x0"}),
-                                   graphOf({"x0", "x0 - x1"}),
-                                   graphOf({"x0 - x1", "x0"})};
+  std::vector<Dag> graphs = {graphOf({"x0"}, Precision::kF32), graphOf({"x0", "x0"}), graphOf({"x0", "x0 - x1"}),
+                             graphOf({"x0 - x1", "x0"})};
+  for (const char* const text : {"x0", "x1", "p0", "0", "-0", "x0 + 1", "x0 + 2", "x0 - x1", "x1 - x0", "x0 / x1"}) {
+    graphs.push_back(graphOf({text}));
+  }
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       EXPECT_NE(structureOf(graphs[i]), structureOf(graphs[k])) << i << " and " << k;
@@ -145,14 +135,10 @@ TEST(Dag, EqualityComparesStructureAndNumbers) {
 }
 
 TEST(Dag, DeepExpressionsNeedNoRecursion) {
-  std::vector<Token> tokens = {Token::variable(0)};
-  for (int i = 0; i < 150'000; ++i) {
-    tokens.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));
-    tokens.push_back(Token::operation(i % 2 == 0 ? Op::kAdd : Op::kMul));
-  }
-  const Expression deep = Expression::create(tokens).value();
+  const Expression deep = chainOf(
+      150'000, [](std::uint32_t i) { return i % 3; }, [](std::uint32_t i) { return i % 2 == 0 ? Op::kAdd : Op::kMul; });
   for (const Math math : {Math::kStrict, Math::kFast}) {
-    const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions({&deep, 1}, Precision::kF32), {math});
+    const Dag dag = Pipeline::standard(math).run(graphOf(deep, Precision::kF32), {math});
     EXPECT_GT(dag.size(), 50'000u);
     EXPECT_TRUE(dag.toExpression(0, 4'000'000).ok());
   }

@@ -30,10 +30,8 @@ void expectPipelinesGraphs(Precision precision, Math math, std::uint64_t seed, i
   for (int i = 0; i < expressions; ++i) {
     const Expression expression = generator.next();
     const Dag made = graphBy(optimizer, {&expression, 1});
-    const Dag expected = pipeline.run(Dag::fromExpressions({&expression, 1}, precision), {math});
-    ASSERT_EQ(made, expected) << print(expression, Language::kInfix) << '\n'
-                              << printDag(made) << "expected\n"
-                              << printDag(expected);
+    const Dag expected = pipeline.run(graphOf(expression, precision), {math});
+    ASSERT_EQ(made, expected) << textOf(expression) << '\n' << printDag(made) << "expected\n" << printDag(expected);
   }
 }
 
@@ -80,14 +78,18 @@ TEST_P(Optimizer, TakesAnyDepth) {
   EXPECT_GT(graphBy(optimizer, std::vector{Expression::create(std::move(tokens)).value()}).size(), 400'000U);
 }
 
+// In which each expression is what it is alone.
 TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
   ExpressionGenerator generator = expressionsOfAllOperators(72);
+  const Pipeline pipeline = Pipeline::standard(math());
   for (const std::size_t count : {1, 2, 50, 300}) {
     const std::vector<Expression> batch = generator.batch(count);
     BatchOptimizer optimizer(precision(), math());
-    ASSERT_EQ(graphBy(optimizer, batch),
-              Pipeline::standard(math()).run(Dag::fromExpressions(batch, precision()), {math()}))
-        << count;
+    const Dag made = graphBy(optimizer, batch);
+    ASSERT_EQ(made, pipeline.run(Dag::fromExpressions(batch, precision()), {math()})) << count;
+    for (std::size_t e = 0; e < count; ++e) {
+      ASSERT_EQ(textOf(made, e), textOf(pipeline.run(graphOf(batch[e], precision()), {math()}))) << textOf(batch[e]);
+    }
   }
 }
 

@@ -98,7 +98,7 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
         continue;
       }
       finite += expected.magnitude > 0 ? 1 : 0;
-      EXPECT_NEAR(got[k], expected.derivative, 1e-12 * expected.magnitude) << print(expression, Language::kInfix);
+      EXPECT_NEAR(got[k], expected.derivative, 1e-12 * expected.magnitude) << textOf(expression);
     }
   }
   EXPECT_LT(overflows, 3U);
@@ -121,14 +121,14 @@ TEST_P(GradientModes, ThePassKeepsTheExpressionsAndGivesTheBatchsDerivatives) {
   const Pipeline standard = Pipeline::standard(math), gradient = standard.withDerivatives();
   for (int i = 0; i < 3'000; ++i) {
     const Expression expression = generator.next();
-    const Dag input = Dag::fromExpressions({&expression, 1}, precision);
+    const Dag input = graphOf(expression, precision);
     const Dag printed = gradient.run(input, {math});
     const Dag alone = standard.run(input, {math});
     const Dag jacobian = derived(expression, kJacobian, math, precision);
     ASSERT_EQ(printed.roots().size(), 1 + expression.parameterCount());
     ASSERT_EQ(textOf(printed), textOf(alone));
     for (std::size_t k = 0; k < jacobian.roots().size(); ++k) {
-      ASSERT_EQ(textOf(printed, 1 + k), textOf(jacobian, k)) << print(expression, Language::kInfix);
+      ASSERT_EQ(textOf(printed, 1 + k), textOf(jacobian, k)) << textOf(expression);
     }
   }
 }
@@ -145,7 +145,7 @@ TEST_P(GradientModes, DoNotDependOnTheBatch) {
   for (const Expression& expression : batch) {
     const Dag alone = derived(expression, derivation, math, precision);
     for (std::size_t k = 0; k < alone.roots().size(); ++k, ++root) {
-      ASSERT_EQ(textOf(all, root), textOf(alone, k)) << print(expression, Language::kInfix);
+      ASSERT_EQ(textOf(all, root), textOf(alone, k)) << textOf(expression);
     }
   }
   EXPECT_EQ(root, all.roots().size());

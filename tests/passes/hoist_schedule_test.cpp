@@ -83,7 +83,7 @@ TEST(Schedule, ATreeNeedsItsSethiUllmanNumberOfRegisters) {
       tokens.push_back(token.kind == Token::Kind::kOp ? token : Token::variable(next++));
     }
     const Expression tree = Expression::create(tokens).value();
-    const Dag dag = ran(Dag::fromExpressions({&tree, 1}, Precision::kF64), "schedule");
+    const Dag dag = ran(graphOf(tree, Precision::kF64), "schedule");
     ASSERT_EQ(mostLiveValues(dag), dag.node(dag.roots()[0]).need) << printDag(dag);
   }
 }

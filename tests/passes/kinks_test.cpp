@@ -169,7 +169,7 @@ std::size_t expectDerivatives(const Composition& c, const Dag& graph, const std:
   std::size_t compared = 0;
   const std::vector<double> got = evaluate<double>(graph, {}, parameters);
   for (std::size_t p = 0; p < got.size(); ++p) {
-    std::string where = print(c.expression(), Language::kInfix) + " by p" + std::to_string(p) + " at";
+    std::string where = textOf(c.expression()) + " by p" + std::to_string(p) + " at";
     for (const double parameter : parameters) where += fmt::format(" {}", parameter);
     EXPECT_TRUE(std::isfinite(got[p])) << where;
     // Of larger values, differences are noise; and -0 plus 0 is 0.

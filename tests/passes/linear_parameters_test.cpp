@@ -135,7 +135,7 @@ TEST_P(LinearParametersModes, OfRandomExpressionsAreAffine) {
     const std::vector<double> after = evaluate<double>(dag, variables, moved);
     for (const std::uint32_t k : linear) {
       if (!std::isfinite(before[1 + k])) continue;
-      ASSERT_EQ(before[1 + k], after[1 + k]) << print(expression, Language::kInfix) << " by " << k;
+      ASSERT_EQ(before[1 + k], after[1 + k]) << textOf(expression) << " by " << k;
       ++pairs;
     }
   }

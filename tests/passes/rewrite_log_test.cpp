@@ -16,8 +16,7 @@ using testing::ElementsAre;
 
 /// The rules that fired, as "depth pattern -> replacement (keeps)", in a pass over one expression.
 std::vector<std::string> firedRules(const char* text, const char* pass, Math math) {
-  const Expression expression = parse(text, Language::kInfix).value();
-  WorkingDag work(Dag::fromExpressions({&expression, 1}, Precision::kF32));
+  WorkingDag work(graphOf({text}, Precision::kF32));
   RewriteLog log;
   const Pipeline pipeline = Pipeline::parse(pass, math).value();
   for (const Pass& each : pipeline.passes()) each.rewrite(work, PassContext{math, &log});
@@ -43,17 +42,14 @@ TEST(RewriteLog, NestsWhatFiresWithinAReplacement) {
 }
 
 TEST(RewriteLog, SaysWhatWasFused) {
-  EXPECT_THAT(firedRules("x0*x1 + x2", "fma", Math::kPrecise),
-              ElementsAre("0 x0*x1 + x2 -> fma(x0, x1, x2) (precise)"));
-  EXPECT_THAT(firedRules("x0*x1 - x2", "fma", Math::kPrecise),
-              ElementsAre("0 x0*x1 - x2 -> fms(x0, x1, x2) (precise)"));
-  EXPECT_THAT(firedRules("x2 - x0*x1", "fma", Math::kPrecise),
-              ElementsAre("0 x2 - x0*x1 -> fnma(x0, x1, x2) (precise)"));
+  for (const auto& [text, made] : {std::pair("x0*x1 + x2", "fma"), {"x0*x1 - x2", "fms"}, {"x2 - x0*x1", "fnma"}}) {
+    EXPECT_THAT(firedRules(text, "fma", Math::kPrecise),
+                ElementsAre(fmt::format("0 {} -> {}(x0, x1, x2) (precise)", text, made)));
+  }
 }
 
 TEST(RewriteLog, HasTheTermAndWhatStandsForIt) {
-  const Expression expression = parse("sin(x0^2)", Language::kInfix).value();
-  WorkingDag work(Dag::fromExpressions({&expression, 1}, Precision::kF32));
+  WorkingDag work(graphOf({"sin(x0^2)"}, Precision::kF32));
   const NodeId sine = work.dag().roots()[0];
   const NodeId power = work.dag().node(sine).operands[0];
   RewriteLog log;

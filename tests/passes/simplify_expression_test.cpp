@@ -121,7 +121,7 @@ TEST(SimplifyExpression, OperatorsThatAreNotNamedAreNotWritten) {
     }
     for (const Token& token : after.tokens()) {
       ASSERT_TRUE(token.kind != Token::Kind::kOp || known[static_cast<std::size_t>(token.op)])
-          << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
+          << textOf(before) << " became " << textOf(after);
     }
   }
   const auto text = [&](const char* before) { return print(simplifier(infix(before)), Language::kInfix); };
@@ -155,10 +155,9 @@ TEST(SimplifyExpression, StrictKeepsBits) {
       for (int v = 0; v < 3; ++v) variables.push_back(randomValue(random, Spread::kSpecial, Precision::kF64));
       for (int p = 0; p < 2; ++p) parameters.push_back(randomValue(random, Spread::kSpecial, Precision::kF64));
       const auto valueOf = [&](const Expression& e) {
-        return evaluate<double>(Dag::fromExpressions({&e, 1}, Precision::kF64), variables, parameters)[0];
+        return evaluate<double>(graphOf(e, Precision::kF64), variables, parameters)[0];
       };
-      ASSERT_TRUE(sameBits(valueOf(before), valueOf(after)))
-          << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
+      ASSERT_TRUE(sameBits(valueOf(before), valueOf(after))) << textOf(before) << " became " << textOf(after);
     }
   }
 }
@@ -167,8 +166,7 @@ TEST(SimplifyExpression, WhatIsSimpleStays) {
   ExpressionGenerator expressions = expressionsOfAllOperators(23);
   for (int i = 0; i < 5000; ++i) {
     const Expression before = expressions.next(), once = simplify(before), twice = simplify(once);
-    ASSERT_EQ(twice, once) << print(before, Language::kInfix) << " became " << print(once, Language::kInfix)
-                           << " became " << print(twice, Language::kInfix);
+    ASSERT_EQ(twice, once) << textOf(before) << " became " << textOf(once) << " became " << textOf(twice);
   }
 }
 

@@ -13,18 +13,7 @@
 
 namespace srjit::c_api {
 
-inline srjit_error newError() {
-  srjit_error error{};
-  error.size = sizeof error;
-  return error;
-}
-
-template <class T>
-T sized() {
-  T value{};
-  value.size = sizeof value;
-  return value;
-}
+inline srjit_error newError() { return sized<srjit_error>(); }
 
 /// Calls `create(object, error)`, which must succeed.
 template <class T, class Create>

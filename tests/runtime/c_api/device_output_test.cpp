@@ -83,13 +83,28 @@ class CInterfaceDeviceOutput : public ::testing::Test {
   Owned<srjit_program> program_;
 };
 
+// The shape does not matter, nor which of the two strides is that of adjacent numbers. The caller's stream may still
+// use the memory for what was there before.
 TEST_F(CInterfaceDeviceOutput, HasPredictions) {
-  const srjit_matrix out = memoryFor(3);
-  srjit_failures* failures = nullptr;
-  srjit_error error = newError();
-  ASSERT_EQ(predict(&out, 0, &failures, &error), SRJIT_OK) << error.message;
-  EXPECT_THAT(messages(failures), ElementsAre(HasSubstr("1: expected an operand")));
-  EXPECT_THAT(numbersOf(out), ElementsAre(15, 27, 39, IsNan(), IsNan(), IsNan(), 5, 14, 27));
+  const auto cuda = Cuda::open(machine_.driver.load().value(), 0).value();
+  const CurrentContext current(*cuda);
+  const Stream callers(cuda);
+  for (const bool is_column : {false, true}) {
+    srjit_matrix out = memoryFor(3);
+    if (is_column) {
+      out.rows = 9;
+      out.columns = 1;
+      out.row_stride = out.column_stride = 0;
+    }
+    callers.fill(reinterpret_cast<std::uint64_t>(out.data), 0x7f, 9 * sizeof(double));
+    srjit_failures* failures = nullptr;
+    srjit_error error = newError();
+    ASSERT_EQ(predict(&out, reinterpret_cast<std::uint64_t>(callers.get()), &failures, &error), SRJIT_OK)
+        << error.message;
+    EXPECT_THAT(messages(failures), ElementsAre(HasSubstr("1: expected an operand")));
+    callers.synchronize();
+    EXPECT_THAT(numbersOf(out), ElementsAre(15, 27, 39, IsNan(), IsNan(), IsNan(), 5, 14, 27));
+  }
 }
 
 TEST_F(CInterfaceDeviceOutput, HasDerivatives) {
@@ -105,59 +120,24 @@ TEST_F(CInterfaceDeviceOutput, HasDerivatives) {
               ElementsAre(10, 10, 10, 1, 1, 1, IsNan(), IsNan(), IsNan(), IsNan(), IsNan(), IsNan(), 5, 7, 9, 1, 2, 3));
 }
 
-// The shape does not matter, nor which of the two strides is that of adjacent numbers.
-TEST_F(CInterfaceDeviceOutput, MayHaveAnyShape) {
-  srjit_matrix out = memoryFor(3);
-  out.rows = 9;
-  out.columns = 1;
-  out.row_stride = out.column_stride = 0;
-  srjit_failures* failures = nullptr;
-  ASSERT_EQ(predict(&out, 0, &failures, nullptr), SRJIT_OK);
-  EXPECT_THAT(messages(failures), SizeIs(1));
-  EXPECT_THAT(numbersOf(out), ElementsAre(15, 27, 39, IsNan(), IsNan(), IsNan(), 5, 14, 27));
-}
-
-// The caller's stream may still use the memory for what was there before.
-TEST_F(CInterfaceDeviceOutput, WaitsForTheStream) {
-  const srjit_matrix out = memoryFor(3);
-  const auto cuda = Cuda::open(machine_.driver.load().value(), 0).value();
-  const CurrentContext current(*cuda);
-  const Stream callers(cuda);
-  callers.fill(reinterpret_cast<std::uint64_t>(out.data), 0x7f, 9 * sizeof(double));
-  srjit_failures* failures = nullptr;
-  ASSERT_EQ(predict(&out, reinterpret_cast<std::uint64_t>(callers.get()), &failures, nullptr), SRJIT_OK);
-  EXPECT_THAT(messages(failures), SizeIs(1));
-  callers.synchronize();
-  EXPECT_THAT(numbersOf(out), ElementsAre(15, 27, 39, IsNan(), IsNan(), IsNan(), 5, 14, 27));
-}
-
 TEST_F(CInterfaceDeviceOutput, RefusesOtherMemory) {
   const srjit_matrix good = memoryFor(3);
   EXPECT_EQ(refused(SRJIT_ERROR_INVALID, nullptr), "out is NULL");
-  srjit_matrix bad = good;
-  bad.data = nullptr;
-  EXPECT_EQ(refused(SRJIT_ERROR_INVALID, &bad), "data of out is NULL");
-  bad = good;
-  bad.on_device = 0;
-  EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("on_device of out is 0"));
-  bad = good;
-  bad.rows = 2;
-  EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("output of 6 numbers, expected 3 expressions x 3 rows"));
-  for (const bool is_wide : {false, true}) {
-    bad = good;
-    bad.rows = is_wide ? 0 : std::uint64_t{1} << 61;
-    bad.columns = is_wide ? std::uint64_t{1} << 61 : 0;
-    EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("2305843009213693952"));
-  }
-  bad = good;
-  bad.column_stride = 2 * sizeof(double);
-  EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("expected adjacent numbers"));
-  bad = good;
-  bad.type = SRJIT_F32;
-  EXPECT_THAT(refused(SRJIT_ERROR_INVALID, &bad), HasSubstr("in f32, but the engine computes in f64"));
-  bad = good;
-  bad.data = reinterpret_cast<const void*>(0x40);
-  EXPECT_THAT(refused(SRJIT_ERROR_UNSUPPORTED, &bad), HasSubstr("output at 0x40"));
+  const auto expectRefused = [&](const char* text, const auto& change, std::int32_t code = SRJIT_ERROR_INVALID) {
+    srjit_matrix bad = good;
+    change(bad);
+    EXPECT_THAT(refused(code, &bad), HasSubstr(text));
+  };
+  expectRefused("data of out is NULL", [](auto& out) { out.data = nullptr; });
+  expectRefused("on_device of out is 0", [](auto& out) { out.on_device = 0; });
+  expectRefused("output of 6 numbers, expected 3 expressions x 3 rows", [](auto& out) { out.rows = 2; });
+  const std::uint64_t many = std::uint64_t{1} << 61;
+  expectRefused("2305843009213693952", [&](auto& out) { out.rows = 0, out.columns = many; });
+  expectRefused("2305843009213693952", [&](auto& out) { out.rows = many, out.columns = 0; });
+  expectRefused("expected adjacent numbers", [](auto& out) { out.column_stride = 2 * sizeof(double); });
+  expectRefused("in f32, but the engine computes in f64", [](auto& out) { out.type = SRJIT_F32; });
+  expectRefused(
+      "output at 0x40", [](auto& out) { out.data = reinterpret_cast<const void*>(0x40); }, SRJIT_ERROR_UNSUPPORTED);
   EXPECT_EQ(numbersOf(good), std::vector<double>(9, kUnwritten));
 
   auto* failures = reinterpret_cast<srjit_failures*>(0x10);

@@ -1,4 +1,4 @@
-// Owners of the objects of srjit.h.
+// Owners of the objects of srjit.h, and its structs.
 #pragma once
 
 #include <memory>
@@ -18,5 +18,13 @@ struct Free {
 };
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
+
+/// A struct of srjit.h with its size.
+template <class T>
+T sized() {
+  T value{};
+  value.size = sizeof value;
+  return value;
+}
 
 }  // namespace srjit::c_api

@@ -8,7 +8,7 @@
 
 #include "ir/numbers/rounding.h"
 #include "ir/ops.h"
-#include "ir/text.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 Expression sumOf(std::size_t additions, const std::string& term = "x0") {
   std::string text = term;
   for (std::size_t i = 0; i < additions; ++i) text += "+" + term;
-  return parse(text, Language::kInfix).value();
+  return infix(text);
 }
 
 std::vector<std::uint32_t> allOf(const std::vector<Expression>& expressions) {
@@ -42,22 +42,18 @@ KernelGroups kernelsOf(const std::vector<Expression>& expressions, std::size_t l
 
 TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
   const CodeWeights weights = codeWeights(Precision::kF32, Math::kPrecise);
-  const auto lengthOf = [&](const char* text) {
-    const Expression expression = parse(text, Language::kInfix).value();
-    return deviceCodeLength(Population({&expression, 1})[0], weights);
-  };
+  const auto lengthOf = [&](const char* text) { return deviceCodeLength(Population(infixes({text}))[0], weights); };
   EXPECT_EQ(lengthOf("x0"), 1u);
   EXPECT_EQ(lengthOf("x0+1"), 3u);
   EXPECT_EQ(lengthOf("neg(x0)"), 2u);  // an operator without instructions still counts as a token
   EXPECT_EQ(lengthOf("sin(x0)"), 1 + codeWeight(*findOp("sin"), Precision::kF32, Math::kPrecise));
-  const Expression sine = parse("sin(x0)", Language::kInfix).value();
-  EXPECT_EQ(hostCodeLength(Population({&sine, 1})[0]), 2u);
+  EXPECT_EQ(hostCodeLength(Population(infixes({"sin(x0)"}))[0]), 2u);
 }
 
 TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
   for (const std::size_t count : {1, 64, 65, 1000, 5000}) {
     for (const char* const text : {"x0", "x0*x1+1", "sin(x0)+exp(x1)"}) {
-      const std::vector<Expression> expressions(count, parse(text, Language::kInfix).value());
+      const std::vector<Expression> expressions(count, infix(text));
       const KernelGroups made = kernelsOf(expressions);
       EXPECT_THAT(made.too_long, IsEmpty());
       std::vector<std::uint32_t> members;

@@ -25,18 +25,14 @@ Pipeline pipelineOf(const std::string& name, const std::function<Dag(const Dag&)
 std::string messageOfSecond(const Pipeline& pipeline, Tier tier) {
   const std::size_t count = tier == Tier::kCompile ? kCompiledPerBatch : kInterpretedPerBatch;
   const Engine engine = Engine::create({}).value();
-  std::vector<Expression> expressions(count,
-                                      build({Token::variable(0), Token::parameter(0), Token::operation(Op::kAdd)}));
-  expressions.resize(2 * count, build({Token::variable(7), Token::parameter(0), Token::operation(Op::kMul)}));
-  const std::vector<std::vector<double>> columns(8, {1, 2});
-  const Workload w{.expressions = expressions,
-                   .columns = columns,
-                   .target = {1, 2},
-                   .weights = {},
-                   .parameters = std::vector<double>(2 * count, 3.0)};
-  const Program program = engine.compile(expressions, {.tier = tier, .pipeline = pipeline});
+  Workload w{.expressions = std::vector(count, infix("x0 + p0")),
+             .columns = std::vector(8, std::vector<double>{1, 2}),
+             .target = {1, 2},
+             .parameters = std::vector(2 * count, 3.0)};
+  w.expressions.resize(2 * count, infix("x7*p0"));
+  const auto [data, program] = prepared(engine, w, {.tier = tier, .pipeline = pipeline});
   std::vector<Failure> failures;
-  const std::vector<double> out = predict(engine, program, engine.upload(w.view()).value(), w.parameters, &failures);
+  const std::vector<double> out = predict(engine, program, data, w.parameters, &failures);
   EXPECT_EQ(failures.size(), program.failures().size());
   if (failures.size() != count) return fmt::format("{} failures", failures.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -65,7 +61,7 @@ TEST(CustomPass, ExceptionFailsOnlyItsGraph) {
 
 TEST(CustomPass, ExhaustedMemoryFailsEveryExpression) {
   const Pipeline exhausts = pipelineOf("exhausts", [](const Dag&) -> Dag { throw std::bad_alloc(); });
-  const std::vector<Expression> expressions{build({Token::variable(0)}), build({Token::variable(7)})};
+  const std::vector<Expression> expressions = infixes({"x0", "x7"});
   const Engine engine = Engine::create({}).value();
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     const Program program = engine.compile(expressions, {.tier = tier, .pipeline = exhausts});
@@ -132,14 +128,13 @@ Dag productPlusTwo(const Dag& dag, const PassContext&) {
 TEST(CustomPass, DeadNodesAreNotCounted) {
   ASSERT_TRUE(registerPass({"leaves-dead-nodes", productPlusTwo, Exactness::kExact, "a pass of a test"}).ok());
   const Engine engine = Engine::create({}).value();
-  const std::vector<Expression> one{build({Token::variable(0), Token::variable(1), Token::operation(Op::kMul)})};
-  const Workload w{.expressions = one, .columns = {{3}, {5}}, .target = {}, .weights = {}, .parameters = {}};
+  const Workload w{.expressions = infixes({"x0*x1"}), .columns = {{3}, {5}}};
   for (const char* names : {"leaves-dead-nodes", "leaves-dead-nodes,schedule"}) {
     const Pipeline pipeline = Pipeline::parse(names, Math::kPrecise).value();
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-      const Program program = engine.compile(one, {.tier = tier, .pipeline = pipeline});
+      const auto [data, program] = prepared(engine, w, {.tier = tier, .pipeline = pipeline});
       EXPECT_EQ(program.info().nodes_after, 5U) << names << ": x0, x1, *, 2, +";
-      EXPECT_EQ(predict(engine, program, engine.upload(w.view()).value(), {}), std::vector<double>{17});
+      EXPECT_EQ(predict(engine, program, data, {}), std::vector<double>{17});
     }
   }
 }

@@ -18,7 +18,7 @@ TEST(ProgramsMade, KeepTheMostRecentlyUsed) {
   const auto use = [&](std::size_t purpose) {
     (void)made.get(purpose, Deadline(), [&] {
       ++makes;
-      return engine.compile(std::vector{build({Token::variable(0)})});
+      return engine.compile(infixes({"x0"}));
     });
   };
   for (std::size_t purpose = 0; purpose < 100; ++purpose) {
@@ -56,7 +56,7 @@ Errc errorOfAWait(const Get& get) {
 
 TEST(ProgramsMade, ADeadlineEndsAWait) {
   const Engine engine = Engine::create({}).value();
-  const Program program = engine.compile(std::vector{build({Token::variable(0)})});
+  const Program program = engine.compile(infixes({"x0"}));
   ProgramsMade made;
   EXPECT_EQ(errorOfAWait([&](const Deadline& deadline, const auto& wait) {
               (void)made.get(std::size_t{1}, deadline, [&] { return wait(), program; });
@@ -73,9 +73,7 @@ int graphsOfSamples(const std::string& name, const Use& use) {
     return dag;
   };
   EXPECT_TRUE(registerPass({name, count, Exactness::kExact, "a pass of a test"}).ok());
-  Workload w;
-  w.expressions = {build({Token::variable(0), Token::parameter(0), Token::operation(Op::kMul)})};
-  w.columns.emplace_back();
+  Workload w{.expressions = infixes({"x0*p0"}), .columns = {{}}};
   Random random(5);
   for (std::size_t r = 0; r < 64 * kRowsPerGroup; ++r) {
     w.columns[0].push_back(random.between(-1.0, 1.0));

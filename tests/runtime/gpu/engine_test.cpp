@@ -1,10 +1,11 @@
-// What an engine on a model of a GPU copies and launches, expressions that fail there, and its notices. Its results are
-// tests of tests/runtime/machines.
+// What an engine on a model of a GPU copies and launches, expressions that fail there, its notices, and submissions.
+// Its results are tests of tests/runtime/machines.
 
 #include <gmock/gmock.h>
 
-#include "tests/generators/derivatives.h"
-#include "tests/gpu_model/device_engine.h"
+#include "tests/generators/workload.h"
+#include "tests/gpu_model/direct_machine.h"
+#include "tests/runtime/gpu/failing_memory.h"
 
 namespace srjit {
 namespace {
@@ -28,22 +29,42 @@ TEST_P(DeviceEngine, StreamsColumnsThatAreLongerThanAPitch) {
   EXPECT_GT(machine.driver.count("cuMemHostRegister"), 0U);
 }
 
-TEST_P(DeviceEngine, NewParametersCostOneCopyAndNoEncoding) {
-  FakeMachine machine;
-  const Engine gpu = machine.engine(strict());
-  const Engine cpu = cpuEngine(GetParam());
-  Workload w = arithmeticWorkload(6, 30, 500, GetParam());
-  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
-  ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-  for (double& p : w.parameters) p = 2 * p + 1;
-  machine.driver.forgetCalls();
-  const Losses losses = gpu.loss(program, data, w.parameters).value();
-  expectSameLosses(losses, lossesOf(cpu, w, Tier::kInterpret, {}), "new parameters");
-  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuMemcpyDtoHAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
-  EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U);
-  EXPECT_EQ(machine.driver.count("cuMemHostAlloc"), 0U);
+// Code and memory are there. One of the interpreted expressions fails, since the data lack its column.
+TEST_P(DeviceEngine, NewParametersCostOneCopyAndNoCode) {
+  DirectMachine machine({}, "proved", GetParam());
+  const Engine gpu = machine.engine(machine.strict()), cpu = cpuEngine(GetParam());
+  for (const Tier tier : {Tier::kInterpret, Tier::kDirect}) {
+    Workload w = tier == Tier::kDirect ? directWorkload(6, 30, 500, false, GetParam())
+                                       : arithmeticWorkload(6, 30, 500, GetParam());
+    if (tier != Tier::kDirect) w.expressions.push_back(infix("x99"));
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = tier});
+    const auto expectCosts = [&](const char* what, const auto& evaluate) {
+      evaluate();
+      for (double& p : w.parameters) p = 2 * p + 1;
+      machine.driver.forgetCalls();
+      evaluate();
+      EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U) << what;
+      EXPECT_EQ(machine.driver.count("cuMemcpyDtoHAsync"), 1U) << what;
+      EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << what << ": the programs and their totals";
+      for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuModuleLoadDataEx"}) {
+        EXPECT_EQ(machine.driver.count(entry), 0U) << what << " " << entry;
+      }
+    };
+    expectCosts("losses", [&] {
+      expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "new");
+    });
+    if (tier == Tier::kDirect) {
+      expectDirect(program, w.expressions.size());
+      continue;
+    }
+    expectCosts("gradients", [&] {
+      expectSameGradients(gpu.gradient(program, data, w.parameters).value(), gradientsOf(cpu, w, Tier::kInterpret, {}),
+                          "new");
+    });
+    const std::vector<double> vectors(w.parameters.size() * 7, 0.5);
+    expectCosts("several vectors", [&] { ASSERT_TRUE(gpu.loss(program, data, vectors).ok()); });
+  }
 }
 
 TEST_P(DeviceEngine, CompiledKernelsAreOneGraph) {
@@ -60,34 +81,6 @@ TEST_P(DeviceEngine, CompiledKernelsAreOneGraph) {
   EXPECT_EQ(program.status().compiled, 100U);
 }
 
-// One launch for all expressions and parameters, whose graphs were made before.
-TEST_P(DeviceEngine, NewParametersOfGradientsCostOneCopyAndNoEncoding) {
-  FakeMachine machine;
-  const Engine gpu = machine.engine(strict());
-  Workload w = arithmeticWorkload(6, 30, 500, GetParam());
-  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
-  ASSERT_TRUE(gpu.gradient(program, data, w.parameters).ok());
-  for (double& p : w.parameters) p = 2 * p + 1;
-  machine.driver.forgetCalls();
-  const Gradients got = gpu.gradient(program, data, w.parameters).value();
-  expectSameGradients(got, gradientsOf(cpuEngine(GetParam()), w, Tier::kInterpret, {}), "new parameters");
-  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuMemcpyDtoHAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
-}
-TEST_P(DeviceEngine, SeveralVectorsOfParametersAreOneLaunch) {
-  FakeMachine machine;
-  const Engine gpu = machine.engine(strict());
-  const Workload w = arithmeticWorkload(81, 20, 300, GetParam());
-  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
-  const std::vector<double> parameters(w.parameters.size() * 7, 0.5);
-  ASSERT_TRUE(gpu.loss(program, data, parameters).ok());
-  machine.driver.forgetCalls();
-  ASSERT_TRUE(gpu.loss(program, data, parameters).ok());
-  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
-}
-
 INSTANTIATE_TEST_SUITE_P(Precisions, DeviceEngine, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& tested) { return std::string(nameOf(tested.param)); });
 
@@ -99,13 +92,10 @@ TEST(DeviceGradientOfAFailure, IsNaNAndDisturbsNoOther) {
   };
   ASSERT_TRUE(registerPass({"throws-for-x2", run, Exactness::kExact, "a pass of a test"}).ok());
   const Pipeline pipeline = Pipeline::parse("standard,throws-for-x2,schedule", Math::kStrict).value();
-  Workload w;
-  for (const char* const text : {"p0 * x0", "p0 * x2 + p1", "p0 * x1"}) {
-    w.expressions.push_back(parse(text, Language::kInfix).value());
-  }
-  w.columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}, {1, 1, 2, 2, 3}};
-  w.target = {2, 1, 4, 3, 6};
-  w.parameters = {1, 1, 1, 1};
+  const Workload w{.expressions = infixes({"p0 * x0", "p0 * x2 + p1", "p0 * x1"}),
+                   .columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}, {1, 1, 2, 2, 3}},
+                   .target = {2, 1, 4, 3, 6},
+                   .parameters = {1, 1, 1, 1}};
   FakeMachine machine({.devices = {FakeDevice{}, FakeDevice{}}, .lag = true});
   for (const char* const device : {"cuda:0", "cuda:all"}) {
     const Engine engine = machine.engine({.device = device, .math = Math::kStrict});
@@ -130,6 +120,7 @@ TEST(DeviceGradientOfAFailure, IsNaNAndDisturbsNoOther) {
     EXPECT_TRUE(none.losses.values.empty() && none.losses.failures.empty() && none.derivatives.empty());
   }
 }
+
 TEST(DeviceEngineNotices, AutoSaysWhyItDoesNotTakeTheGpu) {
   FakeMachine old({.devices = {FakeDevice{.capability = 60}}});
   const Engine engine = createEngine({.device = "auto"}, old.parts()).value();
@@ -149,6 +140,41 @@ TEST(DeviceEngineNotices, AreEmptyOnAGpu) {
   const Engine gpu = createEngine({.device = "auto", .cache_directory = ""}, machine.parts()).value();
   EXPECT_EQ(gpu.options().device, "cuda:0");
   EXPECT_TRUE(gpu.notices().empty());
+}
+
+TEST(DeviceAsync, ReturnsBeforeTheWorkIsDone) {
+  FakeMachine machine({.lag = true});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(42, 30, 500, Precision::kF32);
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
+  const Pending<Losses> pending = gpu.submitLoss(program, data, w.parameters).value();
+  EXPECT_FALSE(pending.ready());
+  pending.wait();
+  EXPECT_TRUE(pending.ready());
+}
+
+// Work in flight outlives that failure, and is not disturbed.
+TEST(DeviceAsync, OutOfMemoryForLossesFailsOneCall) {
+  if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
+  FakeMachine machine({.lag = true});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  constexpr std::size_t kExpressions = 1237;  // so that nothing else is as large
+  const Workload w = arithmeticWorkload(44, kExpressions, 300, Precision::kF32);
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
+  const Losses expected = gpu.loss(program, data, w.parameters).value();
+  for (const int which : {1, 2}) {  // the values, and the counts of valid rows
+    auto other = gpu.submitLoss(program, data, w.parameters).value();
+    {
+      const FailingMemory failing(kExpressions * sizeof(double), which);
+      const auto losses = gpu.submitLoss(program, data, w.parameters);
+      ASSERT_TRUE(failing.failed());
+      ASSERT_FALSE(losses.ok());
+      EXPECT_EQ(losses.error().code, Errc::kMachine);
+      EXPECT_NE(losses.error().message.find("out of memory"), std::string::npos) << losses.error().message;
+    }
+    expectSameLosses(std::move(other).result().value(), expected, "in flight meanwhile");
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "afterwards");
+  }
 }
 
 }  // namespace

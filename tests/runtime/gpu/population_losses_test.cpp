@@ -9,15 +9,9 @@
 namespace srjit {
 namespace {
 
-TokenArrays arraysOf(std::span<const Expression> expressions) {
-  TokenArrays arrays;
-  for (const Expression& expression : expressions) arrays.addPostfix(expression);
-  return arrays;
-}
-
 TEST(PopulationLosses, PartsHaveDirectCodeOfTheirOwn) {
   const Workload w = arithmeticWorkload(61, 120, 150, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   FakeMachine machine({.lag = true});
   machine.population_parts = 3;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kDirect});
@@ -32,7 +26,7 @@ TEST(PopulationLosses, PartsHaveDirectCodeOfTheirOwn) {
 
 TEST(PopulationLosses, TheDeviceComputesWhileTheRestIsPrepared) {
   const Workload w = arithmeticWorkload(63, 90, 100, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   for (const std::size_t parts : {1, 3}) {
     FakeMachine machine({.lag = true});
     machine.population_parts = parts;
@@ -57,7 +51,7 @@ TEST(PopulationLosses, TheDeviceComputesWhileTheRestIsPrepared) {
 
 TEST(PopulationLosses, ALostDeviceIsAnErrorOfTheCall) {
   const Workload w = arithmeticWorkload(66, 60, 100, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   for (const std::size_t kernel : {1, 3, 6}) {  // two of each part
     for (const bool lag : {false, true}) {
       FakeMachine machine({.lag = lag});
@@ -80,7 +74,7 @@ TEST(PopulationLosses, NoMemoryForTheResultFailsOneCall) {
   machine.population_parts = 3;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});
   const Workload w = arithmeticWorkload(67, kExpressions, 100, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   const Dataset data = gpu.upload(w.view()).value();
   const Losses expected = gpu.loss(arrays.view(), data, w.parameters).value();
   auto pending = gpu.submitLoss(arrays.view(), data, w.parameters).value();
@@ -96,7 +90,7 @@ TEST(PopulationLosses, NoMemoryForTheResultFailsOneCall) {
 
 TEST(PopulationLosses, WithKeptSubtreesAPopulationIsOneGeneration) {
   const Workload w = arithmeticWorkload(68, 150, 300, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
   for (const std::size_t parts : {0, 3}) {
     FakeMachine machine;
@@ -112,7 +106,7 @@ TEST(PopulationLosses, WithKeptSubtreesAPopulationIsOneGeneration) {
 TEST(PopulationLosses, ThePartsAreOneGenerationOfRecurringIndividuals) {
   GeneratorOptions options{.seed = 69, .min_nodes = 20, .max_nodes = 60, .variables = 5, .ops = arithmeticOps()};
   const Workload w = Workload::random(options, 900, 50, Spread::kTame, Precision::kF32);
-  const TokenArrays arrays = arraysOf(w.expressions);
+  const TokenArrays arrays = tokensOf(w.expressions);
   FakeMachine machine;
   machine.population_parts = 4;
   const Engine gpu = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret});

@@ -58,9 +58,8 @@ Fits fitted(const Engine& engine, const Points& points, const std::string& text,
   DataView view;
   view.columns = {ColumnView(points.x)};
   view.target = ColumnView(points.y);
-  const Expression expression = parse(text, Language::kInfix).value();
-  const std::vector<double> start(expression.parameterCount(), 1.0);
-  const Program program = engine.compile(std::vector{expression}, {.tier = tier});
+  const Program program = engine.compile(infixes({text}), {.tier = tier});
+  const std::vector<double> start(program.parameterOffset(1), 1.0);
   return engine.fit(program, engine.upload(view).value(), start, options).value();
 }
 
@@ -171,15 +170,11 @@ TEST(FitAccuracy, RefinedFitsHaveTheSameBitsInEveryTierAndForAnyThreads) {
   }
 }
 
-TEST(FitAccuracy, RefinementObeysTheLimitOfPassesAndTheStop) {
+TEST(FitAccuracy, RefinementObeysTheLimitOfPasses) {
   const Points points = pointsOf(1990, 2020, trend, 0.09);
   for (const unsigned most : {1U, 2U, 3U, 4U}) {
     EXPECT_LE(fitted(engineOf(Precision::kF32), points, polynomial(3), {.iterations = most}).iterations[0], most);
   }
-  std::stop_source source;
-  source.request_stop();
-  EXPECT_EQ(fitted(engineOf(Precision::kF32), points, polynomial(3), {.stop = source.get_token()}).statuses[0],
-            FitStatus::kCancelled);
 }
 
 // Weights are those of normal equations: 0 leaves a row out. So does a row that is not finite, under kSkip.
@@ -192,7 +187,7 @@ TEST(FitAccuracy, RefinementCountsWeightsAndSkipsRows) {
   const Fits expected = fitted(engine, part, polynomial(2));
   std::vector<double> weights(300, 2.0);
   std::fill(weights.begin() + 200, weights.end(), 0);
-  const Program program = engine.compile(std::vector{parse(polynomial(2), Language::kInfix).value()});
+  const Program program = engine.compile(infixes({polynomial(2)}));
   const auto fitOf = [&](bool is_weighted, NanPolicy nan) {
     DataView view;
     view.columns = {ColumnView(all.x)};
@@ -224,13 +219,10 @@ TEST(FitAccuracy, ColumnsThatAreMultiplesHaveNoErrorsOfTheirOwn) {
 
 // 4,800 fits of straight lines and planes; 2 to 26 % of them ended as failed.
 TEST(FitAccuracy, LinearFitsAtTheirOptimumHaveConverged) {
-  const std::vector<std::string> texts = {"p0*x0 + p1*x1", "p0 + p1*x0", "p0 + p1*x0 + p2*x1",
-                                          "p0*(x0 + x1) + p1*x0*x1"};
   for (const Precision precision : kPrecisions) {
     const Engine engine = engineOf(precision);
-    std::vector<Expression> expressions;
-    for (const std::string& text : texts) expressions.push_back(parse(text, Language::kInfix).value());
-    const Program program = engine.compile(expressions);
+    const Program program =
+        engine.compile(infixes({"p0*x0 + p1*x1", "p0 + p1*x0", "p0 + p1*x0 + p2*x1", "p0*(x0 + x1) + p1*x0*x1"}));
     std::size_t failed = 0, count = 0;
     for (std::uint64_t seed = 0; seed < 150; ++seed) {
       Random random(seed);

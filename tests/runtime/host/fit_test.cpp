@@ -19,16 +19,12 @@
 namespace srjit {
 namespace {
 
-Engine fittingEngine(Precision precision = Precision::kF64) {
-  return Engine::create({.device = "cpu", .precision = precision, .math = Math::kPrecise, .threads = 2}).value();
-}
+Engine fittingEngine(Precision precision = Precision::kF64) { return cpuEngine(precision, Math::kPrecise); }
 
 /// Rows of x0 on (0.1, 5), with the target that `of` gives.
 template <class Of>
 Workload samplesOf(std::initializer_list<std::string_view> texts, const Of& of, std::size_t rows = 200) {
-  Workload w;
-  for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix).value());
-  w.columns.emplace_back();
+  Workload w{.expressions = infixes(texts), .columns = {{}}};
   for (std::size_t r = 0; r < rows; ++r) {
     const double x = 0.1 + 4.9 * static_cast<double>(r) / static_cast<double>(rows - 1);
     w.columns[0].push_back(x);
@@ -38,8 +34,8 @@ Workload samplesOf(std::initializer_list<std::string_view> texts, const Of& of, 
 }
 
 Fits fitted(const Engine& engine, const Workload& w, std::vector<double> starts, const FitOptions& options = {}) {
-  const Dataset data = engine.upload(w.view()).value();
-  return engine.fit(engine.compile(w.expressions), data, starts, options).value();
+  const auto [data, program] = prepared(engine, w);
+  return engine.fit(program, data, starts, options).value();
 }
 
 double decay(double x) { return 3 * std::exp(-0.7 * x) + 1.5; }
@@ -85,25 +81,6 @@ TEST(EngineFit, OfManyParametersTakesFewPasses) {
   }
 }
 
-TEST(EngineFit, TiersGiveTheSameBits) {
-  const GeneratorOptions options{
-      .seed = 29, .min_nodes = 3, .max_nodes = 20, .variables = 2, .parameters = 3, .parameter_probability = 0.4};
-  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    const Workload w = Workload::random(options, 24, 300, Spread::kTame, precision);
-    const Engine engine = fittingEngine(precision);
-    const Dataset data = engine.upload(w.view()).value();
-    const auto fitsBy = [&](Tier tier) {
-      const Program program = engine.compile(w.expressions, {.tier = tier});
-      return engine.fit(program, data, w.parameters, {.iterations = 12}).value();
-    };
-    const Fits interpreted = fitsBy(Tier::kInterpret), compiled = fitsBy(Tier::kCompile);
-    expectSameBits(compiled.parameters, interpreted.parameters, 1, "parameters");
-    expectSameBits(compiled.losses.values, interpreted.losses.values, 1, "losses");
-    expectSameBits(compiled.standard_errors, interpreted.standard_errors, 1, "standard errors");
-    EXPECT_EQ(compiled.statuses, interpreted.statuses);
-  }
-}
-
 // The textbook's formulas of a straight line.
 TEST(EngineFit, StandardErrorsAreThoseOfLinearRegression) {
   Workload w = samplesOf({"p0 + p1*x0"}, [](double x) { return x + 0.1 * std::sin(40 * x); }, 50);
@@ -132,8 +109,7 @@ TEST(EngineFit, TheBestOfSeveralStartsWins) {
 TEST(EngineFit, DrawnStartsFindWhatTheGivenOneDoesNot) {
   const Workload w = samplesOf({"sin(p0*x0)"}, [](double x) { return std::sin(3 * x); });
   const Engine engine = fittingEngine();
-  const Program program = engine.compile(w.expressions);
-  const Dataset data = engine.upload(w.view()).value();
+  const auto [data, program] = prepared(engine, w);
   const Fits fits = engine.fit(program, data, program.drawStarts(std::vector{0.2}, 40, 1).value()).value();
   EXPECT_GT(fits.starts[0], 0U);
   EXPECT_NEAR(std::fabs(fits.parameters[0]), 3, 1e-8);
@@ -144,8 +120,7 @@ TEST(EngineFit, DrawnStartsFindWhatTheGivenOneDoesNot) {
 TEST(EngineFitPasses, LeaveOutWhatHasEnded) {
   Workload w = samplesOf({"p0*x0 + p1", "p0 + p1*sqrt(x0)", "p0*exp(p1*x0) + p2"}, decay);
   const Engine engine = fittingEngine();
-  const Program program = engine.compile(w.expressions);
-  const Dataset data = engine.upload(w.view()).value();
+  const auto [data, program] = prepared(engine, w);
   const std::vector<double> starts = {1, 1, 1, 1, 1, -1, 0};
   const Fits before = engine.fit(program, data, starts).value();
   std::vector<double> outputs;
@@ -277,24 +252,6 @@ TEST(EngineFit, AFirstStepThatIsMuchTooLongIsShortened) {
   EXPECT_LT(fits.losses.values[0], 0.1 * start.losses.values[0]);
 }
 
-TEST(EngineFit, FailuresOfADeferredProgramComeWithItsEvaluations) {
-  const Engine engine = fittingEngine(Precision::kF64);
-  const std::vector<std::vector<double>> columns = {{1, 2, 3}};
-  const std::vector<double> target = {1, 2, 3};
-  DataView view;
-  view.columns = {ColumnView(columns[0])};
-  view.target = ColumnView(target);
-  const Dataset data = engine.upload(view).value();
-  const std::vector<Expression> expressions = {infix("x0"), infix("x7 + p0")};
-  const Program program = engine.compile(expressions, {.deferred = true});
-  EXPECT_TRUE(program.failures().empty());
-  const std::vector<double> parameters = {1};
-  const Losses losses = engine.loss(program, data, parameters).value();
-  EXPECT_EQ(losses.values[0], 0);
-  ASSERT_EQ(losses.failures.size(), 1U);
-  EXPECT_EQ(losses.failures[0].expression, 1U);
-}
-
 TEST(EngineFit, StopsOnRequest) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
   std::stop_source source;
@@ -313,7 +270,7 @@ TEST(EngineFit, BranchesAndKinksCountByThePrediction) {
     w.columns[1].push_back(1 + std::fmod(7.3 * r, 4.0));
   }
   const auto fits = [&](const char* text, std::vector<double> starts, const std::function<double(double, double)>& of) {
-    w.expressions = {parse(text, Language::kInfix).value()};
+    w.expressions = {infix(text)};
     w.target.clear();
     for (std::size_t r = 0; r < w.columns[0].size(); ++r) w.target.push_back(of(w.columns[0][r], w.columns[1][r]));
     for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
@@ -366,8 +323,7 @@ TEST(EngineFit, OfRobustLossesFindsTheLineBelowOutliers) {
   const Workload w = withOutliers({"p0*x0 + p1", "p1 + x0/p0"});
   for (const LossOptions& loss :
        {LossOptions{.kind = LossKind::kMae}, LossOptions{.kind = LossKind::kHuber, .tuning = 0.01},
-        LossOptions{.kind = LossKind::kQuantile},
-        LossOptions{.custom = parse("log(1 + (f - y)^2)", Language::kInfix, {"f", "y", "w"}).value()}}) {
+        LossOptions{.kind = LossKind::kQuantile}, lossBy("log(1 + (f - y)^2)")}) {
     const Fits fits = fitted(fittingEngine(), w, {1, 0, 1, 0}, {.loss = loss, .iterations = 300});
     const double expected[] = {2, 1, 0.5, 1};
     for (std::size_t p = 0; p < 4; ++p) EXPECT_NEAR(fits.parameters[p], expected[p], 0.02) << p;
@@ -402,10 +358,10 @@ TEST(EngineFit, OfLikelihoodsEndsAtTheirMaximum) {
   };
   check({.kind = LossKind::kLogLoss});
   for (double& y : w.target) y *= 3;
-  w.expressions = {parse("exp(p0*x0 + p1)", Language::kInfix).value()};
+  w.expressions = {infix("exp(p0*x0 + p1)")};
   check({.kind = LossKind::kPoisson});
   // The same but for a factor and what does not depend on f; it is negative.
-  check({.custom = parse("f - y*log(f) - 7", Language::kInfix, {"f", "y", "w"}).value()});
+  check(lossBy("f - y*log(f) - 7"));
 }
 
 TEST(EngineFit, OfAScaledLossIsThatWithFactorAndOffset) {
@@ -421,19 +377,16 @@ TEST(EngineFit, OfAScaledLossIsThatWithFactorAndOffset) {
     EXPECT_NEAR(fits.parameters[0], expected.parameters[0], 1e-7);
     for (std::size_t e = 0; e < 3; ++e) EXPECT_NEAR(fits.losses.values[e], expected.losses.values[e], 1e-9) << e;
     EXPECT_NEAR(fits.standard_errors[0], expected.standard_errors[0], 1e-6);
-    const Engine engine = fittingEngine();
-    const Losses losses =
-        engine.loss(engine.compile(w.expressions), engine.upload(w.view()).value(), fits.parameters, {.kind = scaled})
-            .value();
-    expectSameBits(fits.losses.values, losses.values, 1, "losses");
+    Workload at = w;
+    at.parameters = fits.parameters;
+    expectSameLosses(fits.losses, lossesOf(fittingEngine(), at, Tier::kAuto, {.kind = scaled}), "losses");
   }
 }
 
 // Unlike a sum of squares, this loss is 0 where it is not least.
 TEST(EngineFit, ALossOfZeroNeedNotBeTheLeast) {
   const Workload w = samplesOf({"p0"}, [](double) { return 5.0; });
-  const LossOptions loss{.custom = parse("(f - 1)^2 - 1", Language::kInfix, {"f", "y", "w"}).value()};
-  const Fits fits = fitted(fittingEngine(), w, {0}, {.loss = loss});
+  const Fits fits = fitted(fittingEngine(), w, {0}, {.loss = lossBy("(f - 1)^2 - 1")});
   EXPECT_NEAR(fits.parameters[0], 1, 1e-6);
   EXPECT_NEAR(fits.losses.values[0], -1, 1e-10);
 }
@@ -441,9 +394,8 @@ TEST(EngineFit, ALossOfZeroNeedNotBeTheLeast) {
 // At the start there is a slope, but no curvature.
 TEST(EngineFit, OfALossWithItsMinimumElsewhereThanAtTheTarget) {
   const Workload w = samplesOf({"p0*x0"}, [](double x) { return x; });
-  const LossOptions loss{.custom = parse("abs(f - 2*y)", Language::kInfix, {"f", "y", "w"}).value()};
   for (const double start : {0.5, 1.0, 1.5, 3.0}) {
-    const Fits fits = fitted(fittingEngine(), w, {start}, {.loss = loss});
+    const Fits fits = fitted(fittingEngine(), w, {start}, {.loss = lossBy("abs(f - 2*y)")});
     EXPECT_NEAR(fits.parameters[0], 2, 1e-5) << start;
     EXPECT_NE(fits.statuses[0], FitStatus::kSingular) << start;
   }
@@ -480,23 +432,7 @@ TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   EXPECT_EQ(fits.statuses[0], FitStatus::kNoParameters);
   EXPECT_LT(fits.losses.values[0], 1e-13) << "rounding of the sums of Engine::loss()";
   EXPECT_TRUE(fits.parameters.empty());
-  const Dataset data = engine.upload(w.view()).value();
-  EXPECT_TRUE(engine.fit(engine.compile(std::vector<Expression>{}), data, {}, options).value().statuses.empty());
-}
-
-TEST(EngineFitThreads, PendingFitsMayBeDropped) {
-  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
-  const Engine engine = fittingEngine();
-  const Dataset data = engine.upload(w.view()).value();
-  const std::vector<double> starts{1, -1, 0};
-  std::stop_source source;
-  {
-    const Program program = engine.compile(w.expressions);
-    const auto dropped = engine.submitFit(program, data, starts, {.stop = source.get_token()});
-    ASSERT_TRUE(dropped.ok());
-    source.request_stop();
-  }
-  EXPECT_EQ(engine.fit(engine.compile(w.expressions), data, starts).value().statuses[0], FitStatus::kConverged);
+  EXPECT_TRUE(fitted(engine, samplesOf({}, decay), {}, options).statuses.empty());
 }
 
 TEST(EngineFit, RefusesWhatDoesNotFit) {

@@ -16,8 +16,7 @@ namespace {
 
 TEST(DrawnStarts, DependOnTheSeedAndTheExpressionsNumber) {
   const Engine engine = cpuEngine(Precision::kF64);
-  const Program program = engine.compile(
-      std::vector{parse("p0 + p1*x0", Language::kInfix).value(), parse("p0*x0", Language::kInfix).value()});
+  const Program program = engine.compile(infixes({"p0 + p1*x0", "p0*x0"}));
   const std::vector<double> given{2, 0, -5};
   const std::vector<double> starts = program.drawStarts(given, 100, 7).value();
   ASSERT_EQ(starts.size(), 300U);
@@ -36,7 +35,7 @@ TEST(DrawnStarts, DependOnTheSeedAndTheExpressionsNumber) {
       << "the same on every machine";
   EXPECT_EQ(program.drawStarts(given, 100, 7).value(), starts);
   EXPECT_NE(program.drawStarts(given, 100, 8).value(), starts);
-  const Program first = engine.compile(std::vector{parse("p0 + p1*x0", Language::kInfix).value()});
+  const Program first = engine.compile(infixes({"p0 + p1*x0"}));
   const std::vector<double> own = first.drawStarts(std::span(given).first(2), 100, 7).value();
   EXPECT_EQ(std::vector(own.begin() + 2, own.begin() + 4), std::vector(starts.begin() + 3, starts.begin() + 5));
   const std::size_t numbers[] = {1, 0};
@@ -99,8 +98,7 @@ TEST(GeneratedFits, OfAScaledLossEndBelowItsStart) {
   w.target.clear();
   for (const double x : w.columns[0]) w.target.push_back(x * x * x + x);
   const Engine engine = cpuEngine(Precision::kF64);
-  const Program program = engine.compile(w.expressions);
-  const Dataset data = engine.upload(w.view()).value();
+  const auto [data, program] = prepared(engine, w);
   const Losses plain = engine.loss(program, data, w.parameters, {.kind = LossKind::kMse}).value();
   constexpr double kFar = 1e12;  // y - f has few of y's digits
   for (const LossKind kind : {LossKind::kScaledMse, LossKind::kScaledNmse}) {

@@ -6,24 +6,20 @@
 
 #include "ir/ops.h"
 #include "ir/text.h"
-#include "tests/generators/derivatives.h"
+#include "tests/generators/workload.h"
 
 namespace srjit {
 namespace {
 
 using testing::HasSubstr;
 
-Engine wideEngine(Math math = Math::kStrict) {
-  return Engine::create({.device = "cpu", .precision = Precision::kF64, .math = math, .threads = 2}).value();
-}
+Engine wideEngine(Math math = Math::kStrict) { return cpuEngine(Precision::kF64, math); }
 
-Workload workloadOf(std::initializer_list<std::string_view> texts, std::vector<double> parameters) {
-  Workload w;
-  for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix).value());
-  w.columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}};
-  w.target = {2, 1, 4, 3, 6};
-  w.parameters = std::move(parameters);
-  return w;
+Workload slopesOf(std::initializer_list<std::string_view> texts, std::vector<double> parameters) {
+  return {.expressions = infixes(texts),
+          .columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}},
+          .target = {2, 1, 4, 3, 6},
+          .parameters = std::move(parameters)};
 }
 
 /// Random smooth expressions with three parameters and weights.
@@ -75,18 +71,18 @@ void expectFiniteDifferences(const Engine& engine, const Workload& w, const Loss
 
 TEST(EngineGradient, AgreesWithFiniteDifferencesForEveryLoss) {
   const Engine engine = wideEngine();
-  const Workload w = withShares(smoothWorkload(60, 300));
+  const Workload w = withShares(smoothWorkload(40, 150));
   for (const LossInfo& info : allLosses()) {
     if (info.kind == LossKind::kMae || info.kind == LossKind::kQuantile) continue;  // not smooth
     expectFiniteDifferences(engine, w, {.kind = info.kind}, info.name);
   }
   for (const char* const text : {"log(cosh(f - y))", "square(f - y)/(1 + w)", "exp(f*y)"}) {
-    expectFiniteDifferences(engine, w, {.custom = parse(text, Language::kInfix, {"f", "y", "w"}).value()}, text);
+    expectFiniteDifferences(engine, w, lossBy(text), text);
   }
 }
 
 TEST(EngineGradient, OfTheMeanErrorHasTheSignsOfTheResiduals) {
-  const Workload w = workloadOf({"p0 * x0"}, {1});  // residuals -1, 1, -1, 1, -1
+  const Workload w = slopesOf({"p0 * x0"}, {1});  // residuals -1, 1, -1, 1, -1
   const Gradients gradients = gradientsOf(wideEngine(), w, Tier::kInterpret, {.loss = {.kind = LossKind::kMae}});
   EXPECT_EQ(gradients.losses.values[0], 1);
   EXPECT_DOUBLE_EQ(gradients.derivatives[0], (-1 + 2 - 3 + 4 - 5) / 5.0);
@@ -94,8 +90,8 @@ TEST(EngineGradient, OfTheMeanErrorHasTheSignsOfTheResiduals) {
 
 TEST(EngineGradient, TiersGiveTheSameBits) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    const Engine engine = Engine::create({.device = "cpu", .precision = precision, .threads = 2}).value();
-    const Workload w = smoothWorkload(40, 413);
+    const Engine engine = cpuEngine(precision, Math::kPrecise);
+    const Workload w = smoothWorkload(20, 213);
     for (const DerivativesBy by : {DerivativesBy::kParameters, DerivativesBy::kVariables}) {
       const GradientOptions options{.loss = {.kind = LossKind::kMse, .nan = NanPolicy::kSkip}, .by = by};
       expectSameGradients(gradientsOf(engine, w, Tier::kCompile, options),
@@ -107,7 +103,7 @@ TEST(EngineGradient, TiersGiveTheSameBits) {
 }
 
 TEST(EngineGradient, AJacobianHasOneColumnPerParameter) {
-  const Workload w = workloadOf({"p0 * x0 + p1", "x0 + 1", "sin(p0) * x1", "p2 * x0"}, {2, 3, 0.5, 7, 7, 4});
+  const Workload w = slopesOf({"p0 * x0 + p1", "x0 + 1", "sin(p0) * x1", "p2 * x0"}, {2, 3, 0.5, 7, 7, 4});
   const std::vector<double> j = jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kParameters);
   ASSERT_EQ(j.size(), 6U * 5);
   for (std::size_t r = 0; r < 5; ++r) {
@@ -121,7 +117,7 @@ TEST(EngineGradient, AJacobianHasOneColumnPerParameter) {
 }
 
 TEST(EngineGradient, AJacobianByVariablesHasOneColumnPerColumnOfTheData) {
-  const Workload w = workloadOf({"square(x1)", "p0"}, {2});
+  const Workload w = slopesOf({"square(x1)", "p0"}, {2});
   const std::vector<double> j = jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kVariables);
   ASSERT_EQ(j.size(), 2U * 2 * 5);
   for (std::size_t r = 0; r < 5; ++r) {
@@ -133,7 +129,7 @@ TEST(EngineGradient, AJacobianByVariablesHasOneColumnPerColumnOfTheData) {
 }
 
 TEST(EngineGradient, NothingToDifferentiateByIsNoError) {
-  const Workload w = workloadOf({"x0", "x1 * 2"}, {});
+  const Workload w = slopesOf({"x0", "x1 * 2"}, {});
   EXPECT_TRUE(jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kParameters).empty());
   const Gradients gradients = gradientsOf(wideEngine(), w, Tier::kInterpret, {});
   EXPECT_EQ(gradients.losses.values.size(), 2U);
@@ -143,7 +139,7 @@ TEST(EngineGradient, NothingToDifferentiateByIsNoError) {
 // sqrt(p0 * x1) is NaN in the row where x1 = -1; its slope is infinite for p0 = 0.
 TEST(EngineGradient, RowsThatAreNotFiniteFollowThePolicy) {
   const Engine engine = wideEngine();
-  const Workload w = workloadOf({"sqrt(p0 * x1)"}, {1});
+  const Workload w = slopesOf({"sqrt(p0 * x1)"}, {1});
   const auto by = [&](NanPolicy nan) { return gradientsOf(engine, w, Tier::kInterpret, {.loss = {.nan = nan}}); };
   const Gradients open = by(NanPolicy::kPropagate);
   EXPECT_TRUE(std::isnan(open.losses.values[0]));
@@ -165,7 +161,7 @@ TEST(EngineGradient, RowsThatAreNotFiniteFollowThePolicy) {
 }
 
 TEST(EngineGradient, WeightsOfSkippedRowsDoNotCount) {
-  Workload w = workloadOf({"sqrt(p0 * x1)"}, {1});
+  Workload w = slopesOf({"sqrt(p0 * x1)"}, {1});
   w.weights = {1, 100, 1, 2, 0};
   const Gradients got = gradientsOf(wideEngine(), w, Tier::kInterpret, {.loss = {.nan = NanPolicy::kSkip}});
   double loss = 0;
@@ -179,7 +175,7 @@ TEST(EngineGradient, WeightsOfSkippedRowsDoNotCount) {
 
 TEST(EngineGradient, AnExpressionWhoseVariablesAreMissingFailsAlone) {
   const Engine engine = wideEngine();
-  const Workload w = workloadOf({"p0 * x0", "p0 * x7", "p0 * x1"}, {1, 1, 1});
+  const Workload w = slopesOf({"p0 * x0", "p0 * x7", "p0 * x1"}, {1, 1, 1});
   const Gradients got = gradientsOf(engine, w, Tier::kInterpret, {});
   ASSERT_EQ(got.losses.failures.size(), 1U);
   EXPECT_EQ(got.losses.failures[0].expression, 1U);
@@ -196,7 +192,7 @@ TEST(EngineGradient, AnExpressionWhoseVariablesAreMissingFailsAlone) {
 // It has no derivatives to fill with NaN, and where no expression has one, there is no output.
 TEST(EngineGradient, AFailureWithoutParametersHasNoColumns) {
   const Engine engine = wideEngine();
-  const Workload w = workloadOf({"x70", "p0*x0"}, {2});
+  const Workload w = slopesOf({"x70", "p0*x0"}, {2});
   const Dataset data = engine.upload(w.view()).value();
   std::vector<double> out(5, 12345);
   const auto failures = engine.jacobian(engine.compile(w.expressions), data, w.parameters, std::span(out)).value();
@@ -212,8 +208,7 @@ TEST(EngineGradient, AnInvalidTokenArrayFailsAlone) {
   const std::vector<std::int32_t> codes = {parameterCode(0), codeOf(Op::kAdd), parameterCode(0)};
   const std::vector<std::int64_t> offsets = {0, 2, 3};
   const Program program = engine.compile(PopulationView{codes, {}, offsets}).value();
-  const Workload w = workloadOf({}, {});
-  const Dataset data = engine.upload(w.view()).value();
+  const Dataset data = engine.upload(slopesOf({}, {}).view()).value();
   const Gradients got = engine.gradient(program, data, std::vector{1.0}).value();
   ASSERT_EQ(got.losses.failures.size(), 1U);
   EXPECT_EQ(got.losses.failures[0].expression, 0U);
@@ -240,7 +235,7 @@ TEST(EngineGradient, FollowsTheProgramsPipeline) {
 // Passes that change the number of roots are for people to look at.
 TEST(EngineGradient, APipelineMayNotDifferentiate) {
   const Engine engine = wideEngine();
-  const Workload w = workloadOf({"p0 * x0"}, {1});
+  const Workload w = slopesOf({"p0 * x0"}, {1});
   const Pipeline pipeline = Pipeline::standard(Math::kStrict).withDerivatives();
   const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
   ASSERT_EQ(program.failures().size(), 1U);
@@ -250,11 +245,9 @@ TEST(EngineGradient, APipelineMayNotDifferentiate) {
 // The loss's derivative by its constant is infinite.
 TEST(EngineGradient, OfAConstantThatACustomLossHasTooAreZero) {
   const Engine engine = wideEngine();
-  const Workload w = workloadOf({"0", "x0"}, {});
-  const Dataset data = engine.upload(w.view()).value();
-  const LossOptions loss{.custom = parse("(f - y)^2 + sqrt(0)", Language::kInfix, {"f", "y", "w"}).value()};
+  const Workload w = slopesOf({"0", "x0"}, {});
   const Gradients gradients =
-      engine.gradient(engine.compile(w.expressions), data, {}, {.loss = loss, .by = DerivativesBy::kVariables}).value();
+      gradientsOf(engine, w, Tier::kAuto, {.loss = lossBy("(f - y)^2 + sqrt(0)"), .by = DerivativesBy::kVariables});
   ASSERT_EQ(gradients.derivatives.size(), 4U);
   EXPECT_EQ(gradients.derivatives[0], 0);
   EXPECT_EQ(gradients.derivatives[1], 0);

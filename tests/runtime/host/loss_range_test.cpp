@@ -6,7 +6,7 @@
 
 #include "ir/text.h"
 #include "runtime/evaluation/loss_value.h"
-#include "tests/generators/derivatives.h"
+#include "tests/generators/workload.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
@@ -29,7 +29,7 @@ class LossRange : public testing::TestWithParam<Precision> {
   Workload inUnits(int exponent, int weight_exponent, bool weighted) const {
     Random random(11);
     Workload w;
-    w.expressions.assign(2, parse("p0*x0 + p1*x1", Language::kInfix).value());
+    w.expressions.assign(2, infix("p0*x0 + p1*x1"));
     w.columns.resize(2);
     for (int r = 0; r < 300; ++r) {
       for (std::vector<double>& column : w.columns) column.push_back(roundTo(GetParam(), random.between(-2.0, 2.0)));
@@ -141,7 +141,7 @@ TEST_P(LossRange, TiersAndDevicesGiveTheSameBits) {
 TEST_P(LossRange, OfPredictionsThatTheTargetsAreNothingBeside) {
   const Engine engine = cpuEngine(GetParam());
   Workload w = inUnits(0, 0, false);
-  w.expressions = {parse("1e30*x0", Language::kInfix).value(), parse("1e-30*x0", Language::kInfix).value()};
+  w.expressions = infixes({"1e30*x0", "1e-30*x0"});
   w.parameters.clear();
   const auto losses = [&](LossKind kind) { return lossesOf(engine, w, Tier::kInterpret, {.kind = kind}).values; };
   EXPECT_EQ(std::isfinite(losses(LossKind::kMse)[0]), isWide());
@@ -154,10 +154,8 @@ TEST_P(LossRange, OfPredictionsThatTheTargetsAreNothingBeside) {
 // The law has a share of the target's variance, whatever the unit.
 TEST_P(LossRange, TellsALawInAnyUnit) {
   const Engine engine = cpuEngine(GetParam());
-  Workload w;
-  for (const char* const text : {"0", "x0", "p0*x0/x1"}) w.expressions.push_back(parse(text, Language::kInfix).value());
+  Workload w{.expressions = infixes({"0", "x0", "p0*x0/x1"}), .columns = {{}, {}}};
   Random random(3);
-  w.columns.resize(2);
   for (const double unit : {1e-25, 1e19, 1e37}) {
     w.target.clear();
     for (std::vector<double>& column : w.columns) column.clear();

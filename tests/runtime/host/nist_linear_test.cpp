@@ -129,7 +129,7 @@ void expectDigits(const char* name, const Problem& problem, double least, const 
   DataView view;
   for (const std::vector<double>& column : problem.columns) view.columns.emplace_back(column);
   view.target = ColumnView(problem.target);
-  const Program program = engine.compile(std::vector{parse(problem.expression, Language::kInfix).value()});
+  const Program program = engine.compile(infixes({problem.expression}));
   const std::vector<double> zeros(problem.certified.parameters.size());
   const Fits fits = engine.fit(program, engine.upload(view).value(), zeros, options).value();
   EXPECT_EQ(fits.statuses[0], FitStatus::kConverged) << name;

@@ -8,8 +8,8 @@
 
 #include "ir/text.h"
 #include "runtime/platform/trace_events.h"
-#include "tests/generators/derivatives.h"
 #include "tests/generators/token_arrays.h"
+#include "tests/generators/workload.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
@@ -53,10 +53,8 @@ double accuracyOf(Precision precision) { return precision == Precision::kF32 ? 1
 
 Workload workloadOf(std::initializer_list<std::string_view> texts, std::vector<std::vector<double>> columns,
                     std::vector<double> target) {
-  Workload w;
+  Workload w{.columns = std::move(columns), .target = std::move(target)};
   for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix, {"a", "b"}).value());
-  w.columns = std::move(columns);
-  w.target = std::move(target);
   return w;
 }
 
@@ -95,7 +93,7 @@ class ScaledLosses : public testing::TestWithParam<Precision> {
     if (weighted) w.weights = uniform(3, rows, 0.25, 4);
     for (const double unit : units()) {
       for (const double offset : offsets()) {
-        w.expressions.push_back(parse("p0*x0 + p1*x1 + p2", Language::kInfix).value());
+        w.expressions.push_back(infix("p0*x0 + p1*x1 + p2"));
         for (const double parameter : {unit, -0.5 * unit, offset * unit}) w.parameters.push_back(parameter);
       }
     }
@@ -135,9 +133,10 @@ TEST_P(ScaledLosses, DoNotDependOnUnitsAndOffsets) {
   }
 }
 
-TEST_P(ScaledLosses, HaveTheSameBitsInEveryTier) {
+TEST_P(ScaledLosses, HaveTheSameBitsInEveryTierAndOfPopulations) {
   const Engine cpu = cpuEngine(GetParam());
   FakeMachine machine({.lag = true});
+  machine.population_parts = 3;
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   Workload w = manyUnits(40, units().back(), offsets().back(), true);
   w.expressions.erase(w.expressions.begin() + 8, w.expressions.end());  // two units are left
@@ -147,6 +146,11 @@ TEST_P(ScaledLosses, HaveTheSameBitsInEveryTier) {
   expectSameLosses(lossesOf(cpu, w, Tier::kCompile, options), expected, "compiled");
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     expectSameLosses(lossesOf(gpu, w, tier, options), expected, nameOf(tier));
+  }
+  const TokenArrays arrays = tokensOf(w.expressions);
+  for (const Engine& engine : {cpu, gpu}) {
+    const Dataset data = engine.upload(w.view()).value();
+    expectSameLosses(engine.loss(arrays.view(), data, w.parameters, options).value(), expected, "population");
   }
 }
 
@@ -165,22 +169,6 @@ TEST_P(ScaledLosses, DoNotDependOnTheBatch) {
   auto pending = engine.submitLoss(engine.compile(w.expressions), data, parameters, options).value();
   parameters.assign(parameters.size(), 7);  // they are the caller's again
   expectSameLosses(std::move(pending).result().value(), expected, "submitted");
-}
-
-TEST_P(ScaledLosses, OfAPopulationAreThoseOfItsProgram) {
-  const Engine cpu = cpuEngine(GetParam());
-  FakeMachine machine({.lag = true});
-  machine.population_parts = 3;
-  const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
-  const Workload w = manyUnits(150, 1, offsets().back(), false);
-  TokenArrays arrays;
-  for (const Expression& expression : w.expressions) arrays.addPostfix(expression);
-  const LossOptions options{LossKind::kScaledNmse, NanPolicy::kReject};
-  const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
-  expectSameLosses(cpu.loss(arrays.view(), cpu.upload(w.view()).value(), w.parameters, options).value(), expected,
-                   "CPU");
-  expectSameLosses(gpu.loss(arrays.view(), gpu.upload(w.view()).value(), w.parameters, options).value(), expected,
-                   "three parts");
 }
 
 // As a search evaluates: y = a - k b, where b alone explains all but 1 / k^2.
@@ -222,10 +210,10 @@ TEST_P(ScaledLosses, OfOrdinaryPredictionsAreOnePass) {
   const LossOptions options{.kind = LossKind::kScaledNmse};
   const Program program = engine.compile(w.expressions);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(program, data, {}, options).value(); }), 1);
-  for (const char* const text : {"0", "1e30", "7"}) w.expressions.push_back(parse(text, Language::kInfix).value());
+  for (const char* const text : {"0", "1e30", "7"}) w.expressions.push_back(infix(text));
   const Program constants = engine.compile(w.expressions);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(constants, data, {}, options).value(); }), 1);
-  w.expressions.push_back(parse("x0 + 1000", Language::kInfix).value());
+  w.expressions.push_back(infix("x0 + 1000"));
   const Program far = engine.compile(w.expressions);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data, {}, options).value(); }), 2);
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data).value(); }), 1) << "of the plain loss, without parameters";

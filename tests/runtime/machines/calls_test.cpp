@@ -14,9 +14,11 @@
 namespace srjit {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 void expectAllRefused(const Program& program, std::size_t count, const char* what) {
+  ASSERT_EQ(program.size(), count) << what;
   ASSERT_EQ(program.failures().size(), count) << what;
   for (const Failure& failure : program.failures()) EXPECT_EQ(failure.error.code, Errc::kLimit) << what;
 }
@@ -63,14 +65,45 @@ TEST_P(MachineCalls, EndWhereTheTimeIsOver) {
 }
 
 TEST_P(MachineCalls, CountNodes) {
-  const std::size_t nodes = tokens_.codes.size();
-  expectAllRefused(engine_.withLimits({.max_call_nodes = nodes - 1}).value().compile(w_.expressions),
-                   w_.expressions.size(), "call");
+  const std::size_t nodes = tokens_.codes.size(), count = w_.expressions.size();
+  const Engine fewer = engine_.withLimits({.max_call_nodes = nodes - 1}).value();
+  const Program refused = fewer.compile(w_.expressions);
+  expectAllRefused(refused, count, "call");
+  EXPECT_THAT(refused.failures()[0].error.message,
+              AllOf(HasSubstr(fmt::format("{} nodes", nodes)), HasSubstr(fmt::format("at most {}", nodes - 1)),
+                    HasSubstr("max_call_nodes")));
+  EXPECT_EQ(fewer.compile(tokens_.view()).error().code, Errc::kLimit);
+  EXPECT_EQ(fewer.loss(tokens_.view(), data_, w_.parameters).error().code, Errc::kLimit);
+  EXPECT_EQ(fewer.submitLoss(tokens_.view(), data_, w_.parameters).error().code, Errc::kLimit);
+  const std::span<const double> own = std::span(w_.parameters).first(w_.expressions[0].parameterCount());
+  EXPECT_TRUE(fewer.loss(fewer.compile(std::span(w_.expressions).first(1)), data_, own)) << "it stays usable";
   EXPECT_TRUE(engine_.withLimits({.max_call_nodes = nodes}).value().compile(w_.expressions).failures().empty());
-  const auto longer = std::ranges::count_if(w_.expressions, [](const Expression& e) { return e.size() > 20; });
-  ASSERT_GT(longer, 0);
-  EXPECT_EQ(engine_.withLimits({.max_nodes = 20}).value().compile(w_.expressions).failures().size(),
-            static_cast<std::size_t>(longer));
+  const Engine shorter = engine_.withLimits({.max_nodes = 20}).value();
+  std::vector<double> fitting;  // parameters of expressions that are short enough
+  for (std::size_t first = 0; const Expression& expression : w_.expressions) {
+    const auto its = std::span(w_.parameters).subspan(first, expression.parameterCount());
+    if (expression.size() <= 20) fitting.insert(fitting.end(), its.begin(), its.end());
+    first += its.size();
+  }
+  const Losses losses = shorter.loss(shorter.compile(w_.expressions), data_, fitting).value();
+  expectSameReasons(shorter.loss(tokens_.view(), data_, fitting).value().failures, losses.failures);
+  std::size_t longer = 0;
+  for (std::size_t e = 0; e < count; ++e) {
+    const std::size_t size = w_.expressions[e].size();
+    if (size <= 20) {
+      EXPECT_TRUE(sameBits(losses.values[e], expected_.values[e])) << e;
+      continue;
+    }
+    ASSERT_LT(longer, losses.failures.size());
+    const Failure& failure = losses.failures[longer++];
+    EXPECT_EQ(failure.expression, e);
+    EXPECT_EQ(failure.error.code, Errc::kLimit);
+    EXPECT_THAT(failure.error.message,
+                AllOf(HasSubstr(fmt::format("{} nodes", size)), HasSubstr("at most 20"), HasSubstr("max_nodes")));
+    EXPECT_TRUE(std::isnan(losses.values[e]));
+  }
+  EXPECT_GT(longer, 0U);
+  EXPECT_EQ(losses.failures.size(), longer);
 }
 
 TEST_P(MachineCalls, RefuseWhatDoesNotFit) {

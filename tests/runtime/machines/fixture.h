@@ -12,8 +12,8 @@
 
 #include "runtime/gpu/data.h"
 #include "runtime/pool/program.h"
-#include "tests/generators/derivatives.h"
 #include "tests/generators/token_arrays.h"
+#include "tests/generators/workload.h"
 #include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/machines/through_c.h"
 #include "tests/runtime/pool/pooled_machine.h"
@@ -139,25 +139,34 @@ class Machine {
   }
 };
 
-inline std::string nameOfMachine(const testing::TestParamInfo<std::tuple<MachineKind, Precision>>& tested) {
+using MachineParam = std::tuple<MachineKind, Precision>;
+
+inline std::string nameOfMachine(const testing::TestParamInfo<MachineParam>& tested) {
   return std::string(std::get<0>(tested.param).name) + "_" + std::string(nameOf(std::get<1>(tested.param)));
 }
 
 template <class... Kinds>
 auto inSingle(const Kinds&... kinds) {
-  return testing::Combine(testing::Values(kinds...), testing::Values(Precision::kF32));
+  return testing::Values(MachineParam(kinds, Precision::kF32)...);
 }
 template <class... Kinds>
-auto inBothPrecisions(const Kinds&... kinds) {
-  return testing::Combine(testing::Values(kinds...), testing::ValuesIn(kPrecisions));
+auto inDouble(const Kinds&... kinds) {
+  return testing::Values(MachineParam(kinds, Precision::kF64)...);
 }
 
 /// Tests of each machine in each precision.
-class Machines : public testing::TestWithParam<std::tuple<MachineKind, Precision>> {
+class Machines : public testing::TestWithParam<MachineParam> {
  protected:
   Workload workload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = true) const {
     return arithmeticWorkload(seed, machine_.isStreaming() ? std::min<std::size_t>(count, 6) : count, rows,
                               machine_.precision, weighted);
+  }
+  /// A program of the machine's tiers each.
+  std::vector<std::pair<Tier, Program>> programsOf(const Engine& engine,
+                                                   const std::vector<Expression>& expressions) const {
+    std::vector<std::pair<Tier, Program>> programs;
+    for (const Tier tier : machine_.tiers()) programs.emplace_back(tier, engine.compile(expressions, {.tier = tier}));
+    return programs;
   }
   /// Expects that a program was evaluated by code of this tier.
   static void expectServed(const Program& program, Tier tier) {

@@ -9,23 +9,24 @@
 namespace srjit {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Processor, Machines, inBothPrecisions(kProcessor, kSubmitted), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(Gpu, Machines, inBothPrecisions(kOneGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Processor, Machines, inSingle(kProcessor, kSubmitted), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(InDouble, Machines, inDouble(kProcessor, kC, kTwoGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Gpu, Machines, inSingle(kOneGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(GpuInDouble, Machines, inDouble(kOneGpu), nameOfMachine);
 INSTANTIATE_TEST_SUITE_P(SubmittedToGpu, Machines, inSingle(kSubmittedToGpu), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(ThreeGpus, Machines, inBothPrecisions(kThreeGpus), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(Gpus, Machines, inSingle(kTwoGpus, kEightGpus, kSubmittedToGpus), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(StreamingGpu, Machines, inBothPrecisions(kStreamingGpu), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(StreamingGpus, Machines, inSingle(kStreamingGpus), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(ThroughC, Machines, inBothPrecisions(kC, kSubmittedThroughC), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Gpus, Machines, inSingle(kThreeGpus, kEightGpus, kSubmittedToGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(StreamingGpu, Machines, inSingle(kStreamingGpu), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(Streaming, Machines, inDouble(kStreamingGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(ThroughC, Machines, inSingle(kC, kSubmittedThroughC), nameOfMachine);
 
 TEST_P(Machines, Predict) {
   const Engine engine = machine_.engine();
+  const auto programs = programsOf(engine, workload(1, 60, 1).expressions);
   for (const std::size_t rows : machine_.rows()) {
-    const Workload w = workload(rows, 40, rows);
+    const Workload w = workload(1, 60, rows);
     const std::vector<double> expected = predict(cpu_, w, Tier::kInterpret);
     const Dataset data = engine.upload(w.view()).value();
-    for (const Tier tier : machine_.tiers()) {
-      const Program program = engine.compile(w.expressions, {.tier = tier});
+    for (const auto& [tier, program] : programs) {
       expectSameBits(machine_.predictions(engine, program, data, w.parameters), expected, rows, nameOf(tier));
       expectServed(program, tier);
     }
@@ -35,37 +36,37 @@ TEST_P(Machines, Predict) {
 // Of streams, those losses that read all of the data.
 TEST_P(Machines, SumLosses) {
   const Engine engine = machine_.engine();
+  const auto programs = programsOf(engine, workload(1, 12, 1).expressions);
   for (const auto& [rows, weighted] : {std::pair(std::size_t{1}, true), {rowsOr(129), false}, {rowsOr(362), true}}) {
     if (machine_.isStreaming() && !weighted) continue;
-    const Workload w = withShares(workload(rows, 12, rows, weighted));
-    const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
+    const Workload w = withShares(workload(1, 12, rows, weighted));
+    const Dataset data = engine.upload(w.view()).value();
     EXPECT_EQ(machine_.isStreamed(data), machine_.isStreaming() && rows > 1);
-    const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
-    for (const Tier tier : machine_.tiers()) {
-      const Program program = engine.compile(w.expressions, {.tier = tier});
-      for (const LossInfo& info : allLosses()) {
-        if (machine_.isStreaming() && !std::ranges::count(kLossesOfData, info.kind)) continue;
-        for (const NanPolicy nan : kNanPolicies) {
-          const LossOptions options{info.kind, nan};
-          expectSameLosses(machine_.loss(engine, program, data, w.parameters, options),
-                           cpu_.loss(of_cpu, on_cpu, w.parameters, options).value(), info.name.data());
+    const auto [on_cpu, of_cpu] = prepared(cpu_, w, {.tier = Tier::kInterpret});
+    for (const LossInfo& info : allLosses()) {
+      if (machine_.isStreaming() && !std::ranges::count(kLossesOfData, info.kind)) continue;
+      for (const NanPolicy nan : kNanPolicies) {
+        const LossOptions options{info.kind, nan};
+        const Losses expected = cpu_.loss(of_cpu, on_cpu, w.parameters, options).value();
+        for (const auto& [tier, program] : programs) {
+          expectSameLosses(machine_.loss(engine, program, data, w.parameters, options), expected, info.name.data());
         }
       }
-      expectServed(program, tier);
     }
+    for (const auto& [tier, program] : programs) expectServed(program, tier);
   }
 }
 
 TEST_P(Machines, Differentiate) {
   const Engine engine = machine_.engine();
+  const auto programs = programsOf(engine, workload(1, 25, 1).expressions);
   for (const std::size_t rows : {std::size_t{1}, rowsOr(129)}) {
-    const Workload w = workload(rows, 25, rows, rows > 1);
-    const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-    const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
+    const Workload w = workload(1, 25, rows, rows > 1);
+    const Dataset data = engine.upload(w.view()).value();
+    const auto [on_cpu, of_cpu] = prepared(cpu_, w, {.tier = Tier::kInterpret});
     for (const DerivativesBy by : {DerivativesBy::kParameters, DerivativesBy::kVariables}) {
       const std::vector<double> jacobian = processor_.jacobian(cpu_, of_cpu, on_cpu, w.parameters, by);
-      for (const Tier tier : machine_.tiers()) {
-        const Program program = engine.compile(w.expressions, {.tier = tier});
+      for (const auto& [tier, program] : programs) {
         expectSameBits(machine_.jacobian(engine, program, data, w.parameters, by), jacobian, rows, "jacobian");
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
           const GradientOptions options{.loss = {.kind = LossKind::kRmse, .nan = nan}, .by = by};
@@ -103,15 +104,13 @@ TEST_P(Machines, Fit) {
   std::vector<double> starts = w.parameters;
   for (const double parameter : w.parameters) starts.push_back(0.5 * parameter + 0.1);
   const Engine engine = machine_.engine();
-  const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-  const Program of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
-  for (const Tier tier : machine_.tiers()) {
-    const Program program = engine.compile(w.expressions, {.tier = tier});
-    for (const LossOptions& loss :
-         {LossOptions{}, LossOptions{.kind = LossKind::kScaledR2},
-          LossOptions{.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
-          LossOptions{.kind = LossKind::kMae, .nan = NanPolicy::kReject}, LossOptions{.kind = LossKind::kLogLoss},
-          LossOptions{.custom = parse("abs(f - y)^1.5", Language::kInfix, {"f", "y", "w"}).value()}}) {
+  const Dataset data = engine.upload(w.view()).value();
+  const auto [on_cpu, of_cpu] = prepared(cpu_, w, {.tier = Tier::kInterpret});
+  for (const auto& [tier, program] : programsOf(engine, w.expressions)) {
+    for (const LossOptions& loss : {LossOptions{}, LossOptions{.kind = LossKind::kScaledR2},
+                                    LossOptions{.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
+                                    LossOptions{.kind = LossKind::kMae, .nan = NanPolicy::kReject},
+                                    LossOptions{.kind = LossKind::kLogLoss}, lossBy("abs(f - y)^1.5")}) {
       const FitOptions options{.loss = loss, .iterations = machine_.isStreaming() ? 4U : 12U};
       expectSameFits(machine_.fit(engine, program, data, starts, options),
                      cpu_.fit(of_cpu, on_cpu, starts, options).value());
@@ -135,13 +134,12 @@ TEST_P(Machines, RefineFits) {
   w.expressions = {infix("p0 + x0*(p1 + x0*p2)"), infix("p0*x1"), infix("p0 + x0*(p1 + x0*(p2 + x1*p3))")};
   w.parameters.assign(8, 1);
   const Engine engine = machine_.engine();
-  const Fits expected =
-      cpu_.fit(cpu_.compile(w.expressions, {.tier = Tier::kInterpret}), cpu_.upload(w.view()).value(), w.parameters)
-          .value();
+  const auto [on_cpu, of_cpu] = prepared(cpu_, w, {.tier = Tier::kInterpret});
+  const Fits expected = cpu_.fit(of_cpu, on_cpu, w.parameters).value();
   EXPECT_EQ(expected.statuses[0], FitStatus::kConverged);
   EXPECT_TRUE(std::isfinite(expected.standard_errors[2]));
-  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
-  expectSameFits(machine_.fit(engine, program, engine.upload(w.view()).value(), w.parameters), expected);
+  const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret});
+  expectSameFits(machine_.fit(engine, program, data, w.parameters), expected);
 }
 
 void append(std::vector<double>& all, const std::vector<double>& some) {
@@ -163,9 +161,8 @@ TEST_P(Machines, TakeSeveralVectorsOfParameters) {
     return std::span(all).subspan(i * w.parameters.size(), w.parameters.size());
   };
   const Engine engine = machine_.engine();
-  const Dataset data = engine.upload(w.view()).value(), on_cpu = cpu_.upload(w.view()).value();
-  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret}),
-                of_cpu = cpu_.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret});
+  const auto [on_cpu, of_cpu] = prepared(cpu_, w, {.tier = Tier::kInterpret});
   for (const LossOptions& loss : {LossOptions{}, LossOptions{.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
                                   LossOptions{.kind = LossKind::kScaledMse}}) {
     std::vector<double> losses, derivatives;
@@ -251,7 +248,8 @@ TEST_P(Machines, FailOnlyExpressionsOfMissingColumns) {
   const Losses expected = lossesOf(cpu_, w, Tier::kInterpret, {});
   const Dataset data = engine.upload(w.view()).value();
   for (const Tier tier : machine_.tiers()) {
-    const Program program = engine.compile(w.expressions, {.tier = tier});
+    const Program program = engine.compile(w.expressions, {.tier = tier, .deferred = tier == Tier::kInterpret});
+    EXPECT_TRUE(program.failures().empty());
     const Losses got = machine_.loss(engine, program, data, w.parameters);
     expectSameLosses(got, expected, "data of three columns");
     ASSERT_FALSE(got.failures.empty());
@@ -266,15 +264,15 @@ TEST_P(Machines, TakeFewExpressionsOrNone) {
   const Engine engine = machine_.engine();
   for (const std::size_t count : {0, 1, 2, 5}) {
     const Workload w = workload(19, count, rowsOr(60));
+    const Losses losses = lossesOf(cpu_, w, Tier::kInterpret, {});
+    const std::vector<double> predictions = predict(cpu_, w, Tier::kInterpret);
     const Dataset data = engine.upload(w.view()).value();
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kAuto}) {
       const Program program = engine.compile(w.expressions, {.tier = tier});
       EXPECT_TRUE(engine.prepare(program, data, LossOptions{}).ok());
       EXPECT_TRUE(engine.prepare(program, data, {}).ok());
-      expectSameLosses(machine_.loss(engine, program, data, w.parameters), lossesOf(cpu_, w, Tier::kInterpret, {}),
-                       "few");
-      expectSameBits(machine_.predictions(engine, program, data, w.parameters), predict(cpu_, w, Tier::kInterpret),
-                     w.rows(), "few");
+      expectSameLosses(machine_.loss(engine, program, data, w.parameters), losses, "few");
+      expectSameBits(machine_.predictions(engine, program, data, w.parameters), predictions, w.rows(), "few");
       EXPECT_EQ(machine_.gradient(engine, program, data, w.parameters).losses.values.size(), count);
       EXPECT_EQ(machine_.fit(engine, program, data, w.parameters, {.iterations = 2}).statuses.size(), count);
     }

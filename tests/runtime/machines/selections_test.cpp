@@ -29,7 +29,8 @@ class MachineSelections : public Machines {
   const Engine engine_ = machine_.engine();
 };
 
-INSTANTIATE_TEST_SUITE_P(, MachineSelections, inBothPrecisions(kProcessor, kOneGpu, kThreeGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(InSingle, MachineSelections, inSingle(kOneGpu, kThreeGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(InDouble, MachineSelections, inDouble(kProcessor, kOneGpu), nameOfMachine);
 
 TEST_P(MachineSelections, RowsAreThoseOfAnUpload) {
   constexpr std::size_t kRows = 700;

@@ -1,7 +1,6 @@
 // How expressions are divided among devices.
 #include <gtest/gtest.h>
 
-#include "ir/text.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/code/costs.h"
 #include "runtime/cuda/context.h"
@@ -14,11 +13,9 @@ namespace {
 
 using Ends = std::vector<std::size_t>;
 
-ProgramSource sourceOf(std::initializer_list<const char*> texts) {
-  std::vector<Expression> expressions;
-  for (const char* const text : texts) expressions.push_back(parse(text, Language::kInfix).value());
+ProgramSource sourceOf(std::initializer_list<std::string_view> texts) {
   ProgramSource source;
-  source.set(expressions, 0, false);
+  source.set(infixes(texts), 0, false);
   return source;
 }
 

@@ -120,25 +120,21 @@ TEST(PoolOthers, ServeAllEvaluations) {
   EXPECT_EQ(poolProgramOf(program).shares(), others);
 }
 
-class ManyDevices : public testing::TestWithParam<std::size_t> {};
-
-INSTANTIATE_TEST_SUITE_P(, ManyDevices, testing::Values(2, 3, 8),
-                         [](const auto& tested) { return "Of" + std::to_string(tested.param); });
-
-TEST_P(ManyDevices, EveryDeviceHasAShare) {
-  FakeMachine machine(manyDevices(GetParam()));
+TEST(ManyDevices, EachHasAShare) {
+  constexpr std::size_t kDevices = 8;
+  FakeMachine machine(manyDevices(kDevices));
   const Engine all = machine.engine({.device = "cuda:all", .math = Math::kStrict});
   const Workload w = arithmeticWorkload(7, 64, 100, Precision::kF32);
   const Program program = all.compile(w.expressions);
   const auto shares = poolProgramOf(program).shares();
-  ASSERT_EQ(shares->size(), GetParam());
+  ASSERT_EQ(shares->size(), kDevices);
   for (std::size_t i = 0; i < shares->size(); ++i) {
     EXPECT_EQ((*shares)[i].device, i);
     EXPECT_TRUE((*shares)[i].program);
   }
   const Dataset data = all.upload(w.view()).value();
   EXPECT_TRUE(all.loss(program, data, w.parameters).ok());
-  for (std::size_t i = 0; i < GetParam(); ++i) EXPECT_GT(machine.driver.usedBytes(static_cast<int>(i)), 0U);
+  for (std::size_t i = 0; i < kDevices; ++i) EXPECT_GT(machine.driver.usedBytes(static_cast<int>(i)), 0U);
   const ProgramStatus status = program.status();
   EXPECT_EQ(status.evaluations, 1U);
   EXPECT_EQ(status.served.interpreted + status.served.direct + status.served.compiled, 64U);

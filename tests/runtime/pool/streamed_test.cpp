@@ -4,41 +4,32 @@
 #include <gmock/gmock.h>
 
 #include "runtime/pool/program.h"
-#include "tests/generators/derivatives.h"
-#include "tests/generators/graphs.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
 namespace {
 
-class PoolStreamed : public testing::TestWithParam<std::size_t> {
+class PoolStreamed : public testing::Test {
  protected:
-  static constexpr std::size_t kRows = 3 * 4096 + 1777;
+  static constexpr std::size_t kDevices = 3, kRows = 3 * 4096 + 1777;
 
-  PoolStreamed()
-      : w_(arithmeticWorkload(5, 12, kRows, Precision::kF32, true)),
-        machine_(manyDevices(GetParam())),
-        all_(machine_.engine(
-            {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000})),
-        data_(all_.upload(w_.view()).value()),
-        program_(all_.compile(w_.expressions)) {}
-  Dataset onCpu() const { return cpu_.upload(w_.view()).value(); }
-  Losses expected(const LossOptions& options = {}) const { return lossesOf(cpu_, w_, Tier::kInterpret, options); }
+  Engine engine() {
+    return machine_.engine(
+        {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
+  }
 
-  const Workload w_;
+  const Workload w_ = arithmeticWorkload(5, 12, kRows, Precision::kF32, true);
   const Engine cpu_ = cpuEngine(Precision::kF32);
-  FakeMachine machine_;
-  const Engine all_;
-  const Dataset data_;
-  const Program program_;
+  const Losses expected_ = lossesOf(cpu_, w_, Tier::kInterpret, {});
+  FakeMachine machine_{manyDevices(kDevices)};
+  const Engine all_ = engine();
+  const Dataset data_ = all_.upload(w_.view()).value();
+  const Program program_ = all_.compile(w_.expressions);
 };
 
-INSTANTIATE_TEST_SUITE_P(, PoolStreamed, testing::Values(2, 3, 8),
-                         [](const auto& tested) { return "Of" + std::to_string(tested.param); });
-
 // Each device copies all rows, less padding, in each evaluation, and no other memory is taken for them.
-TEST_P(PoolStreamed, AreCopiedToEachDevice) {
-  ASSERT_EQ(replicasOf(data_.state()).size(), GetParam());
+TEST_F(PoolStreamed, AreCopiedToEachDevice) {
+  ASSERT_EQ(replicasOf(data_.state()).size(), kDevices);
   for (const auto& replica : replicasOf(data_.state())) EXPECT_TRUE(replica->isOnHost());
   machine_.driver.forgetCalls();
   ASSERT_TRUE(all_.loss(program_, data_, w_.parameters).ok());
@@ -53,9 +44,8 @@ TEST_P(PoolStreamed, AreCopiedToEachDevice) {
   for (const auto& [stream, bytes] : copied) EXPECT_GE(bytes, fields * kRows * sizeof(float)) << stream;
 }
 
-TEST_P(PoolStreamed, Selections) {
-  const Dataset on_cpu = onCpu();
-  const Program of_cpu = cpu_.compile(w_.expressions);
+TEST_F(PoolStreamed, Selections) {
+  const auto [on_cpu, of_cpu] = prepared(cpu_, w_);
   const std::vector<double> heavy(kRows, 2.5);
   const auto expectSame = [&](const auto& select, bool is_streamed) {
     const Dataset some = select(all_, data_), same = select(cpu_, on_cpu);
@@ -68,16 +58,14 @@ TEST_P(PoolStreamed, Selections) {
   expectSame([&](const Engine& e, const Dataset& d) { return e.withWeights(d, heavy).value(); }, true);
 }
 
-TEST_P(PoolStreamed, ALostDeviceLeavesItsShareToTheOthers) {
+TEST_F(PoolStreamed, ALostDeviceLeavesItsShareToTheOthers) {
   for (const std::size_t kernels : {1, 2, 3, 4}) {
-    const Engine engine = machine_.engine(
-        {.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
-    const Dataset data = engine.upload(w_.view()).value();
-    const Program program = engine.compile(w_.expressions);
+    const Engine engine = this->engine();
+    const auto [data, program] = prepared(engine, w_);
     machine_.driver.failKernel(kernels, CUDA_ERROR_LAUNCH_FAILED);
-    expectSameLosses(engine.loss(program, data, w_.parameters).value(), expected(), "lost");
+    expectSameLosses(engine.loss(program, data, w_.parameters).value(), expected_, "lost");
     EXPECT_EQ(engine.notices().size(), 1U);
-    expectSameLosses(engine.loss(program, data, w_.parameters).value(), expected(), "afterwards");
+    expectSameLosses(engine.loss(program, data, w_.parameters).value(), expected_, "afterwards");
     expectSameBits(predict(engine, program, data, w_.parameters), predict(cpu_, w_, Tier::kInterpret), kRows, "lost");
     machine_.driver.loseDevice(CUDA_SUCCESS);
   }
@@ -85,12 +73,12 @@ TEST_P(PoolStreamed, ALostDeviceLeavesItsShareToTheOthers) {
   EXPECT_EQ(all_.loss(program_, data_, w_.parameters).error().code, Errc::kMachine);
 }
 
-TEST_P(PoolStreamed, ShortMemoryIsNoLoss) {
+TEST_F(PoolStreamed, ShortMemoryIsNoLoss) {
   for (std::size_t n = 1; n < 8; ++n) {
     machine_.driver.failAt("cuMemcpyHtoDAsync", n, CUDA_ERROR_OUT_OF_MEMORY);
     const Result<Losses> losses = all_.loss(program_, data_, w_.parameters);
     ASSERT_TRUE(losses.ok()) << losses.error().message;
-    expectSameLosses(*losses, expected(), "short of memory");
+    expectSameLosses(*losses, expected_, "short of memory");
     // An evaluation of fewer copies would leave the failure to the next one.
     machine_.driver.forgetFailures();
   }

@@ -9,7 +9,6 @@
 
 #include <tbb/task_arena.h>
 
-#include "tests/generators/derivatives.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
@@ -49,38 +48,32 @@ std::map<std::uint64_t, std::vector<std::size_t>> uploadsOf(const FakeDriver& dr
   return uploads;
 }
 
-class ManyUploads : public testing::TestWithParam<std::size_t> {
- protected:
-  const Workload w_ = arithmeticWorkload(31, 40, 300, Precision::kF32, true);
-  FakeMachine machine_{manyDevices(GetParam())};
-};
-
-INSTANTIATE_TEST_SUITE_P(, ManyUploads, testing::Values(2, 3, 8),
-                         [](const auto& tested) { return "Of" + std::to_string(tested.param); });
-
-TEST_P(ManyUploads, ReachEachDeviceOnce) {
-  const Engine engine = machine_.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
-  machine_.driver.forgetCalls();
-  const Dataset data = engine.upload(w_.view()).value();
-  const auto uploads = uploadsOf(machine_.driver);
-  EXPECT_EQ(uploads.size(), GetParam());
-  const std::size_t fields = w_.view().columns.size() + 2;  // with target and weights
+TEST(ManyUploads, ReachEachDeviceOnce) {
+  constexpr std::size_t kDevices = 8;
+  const Workload w = arithmeticWorkload(31, 40, 300, Precision::kF32, true);
+  FakeMachine machine(manyDevices(kDevices));
+  const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
+  machine.driver.forgetCalls();
+  const Dataset data = engine.upload(w.view()).value();
+  const auto uploads = uploadsOf(machine.driver);
+  EXPECT_EQ(uploads.size(), kDevices);
+  const std::size_t fields = w.view().columns.size() + 2;  // with target and weights
   for (const auto& [stream, copies] : uploads) {
     ASSERT_EQ(copies.size(), 1U) << "stream " << stream;
-    EXPECT_GE(copies[0], fields * w_.rows() * sizeof(float));
-    EXPECT_LT(copies[0], 2 * fields * w_.rows() * sizeof(float));
+    EXPECT_GE(copies[0], fields * w.rows() * sizeof(float));
+    EXPECT_LT(copies[0], 2 * fields * w.rows() * sizeof(float));
   }
   // Evaluations find the data there.
-  machine_.driver.forgetCalls();
-  const Program program = engine.compile(w_.expressions);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine.loss(program, data, w_.parameters).ok());
-  EXPECT_TRUE(engine.gradient(program, data, w_.parameters).ok());
-  EXPECT_TRUE(uploadsOf(machine_.driver).empty());
+  machine.driver.forgetCalls();
+  const Program program = engine.compile(w.expressions);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine.loss(program, data, w.parameters).ok());
+  EXPECT_TRUE(engine.gradient(program, data, w.parameters).ok());
+  EXPECT_TRUE(uploadsOf(machine.driver).empty());
 }
 
 // Neither device's numbers are copied before the copy to the other has begun. An engine takes no more threads than the
 // machine has, so there are two devices alone.
-TEST(ManyUploadsAtOnce, ToBothDevices) {
+TEST(ManyUploads, GoToBothDevicesAtOnce) {
   if (tbb::this_task_arena::max_concurrency() < 2) GTEST_SKIP() << "one processor";
   const Workload w = arithmeticWorkload(31, 40, 300, Precision::kF32, true);
   FakeMachine machine(manyDevices(2));

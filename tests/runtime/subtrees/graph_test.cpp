@@ -4,23 +4,21 @@
 #include <gtest/gtest.h>
 
 #include "ir/ops.h"
-#include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/subtrees/costs.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {
 
-Dag graphOf(std::initializer_list<const char*> texts, const char* passes = "hoist, schedule") {
-  std::vector<Expression> expressions;
-  for (const char* text : texts) expressions.push_back(parse(text, Language::kInfix).value());
+Dag subtreesOf(std::initializer_list<std::string_view> texts, const char* passes = "hoist, schedule") {
   return Pipeline::parse(passes, Math::kStrict)
       .value()
-      .run(Dag::fromExpressions(expressions, Precision::kF32), {Math::kStrict});
+      .run(Dag::fromExpressions(infixes(texts), Precision::kF32), {Math::kStrict});
 }
 
 SubtreeKey keyOf(const char* text, const char* passes = "hoist, schedule") {
-  const Dag dag = graphOf({text}, passes);
+  const Dag dag = subtreesOf({text}, passes);
   const CodeWeights weights = codeWeights(Precision::kF32, Math::kStrict);
   return GraphSubtrees(dag, weights, 1).key(dag.roots()[0]);
 }
@@ -53,7 +51,7 @@ TEST(SubtreeKeys, DependOnOperatorNamesNotOnTheirNumbers) {
 }
 
 TEST(SubtreeKeys, DoNotDependOnTheGraph) {
-  const Dag large = graphOf({"cos(x5) / 3", "sin((x0 + x1) * 2)", "p0 - (x0 + x1) * 2"});
+  const Dag large = subtreesOf({"cos(x5) / 3", "sin((x0 + x1) * 2)", "p0 - (x0 + x1) * 2"});
   const CodeWeights weights = equalWeights();
   const GraphSubtrees subtrees(large, weights, 1);
   const SubtreeKey wanted = keyOf("(x0 + x1) * 2");
@@ -64,7 +62,7 @@ TEST(SubtreeKeys, DoNotDependOnTheGraph) {
 
 TEST(GraphSubtrees, CountInstructionsOfKernels) {
   // Two programs have x0 * x1, one of which uses it twice.
-  const Dag dag = graphOf({"sin(x0 * x1) + x0 * x1", "cos(x0 * x1)", "x2"});
+  const Dag dag = subtreesOf({"sin(x0 * x1) + x0 * x1", "cos(x0 * x1)", "x2"});
   const CodeWeights weights = equalWeights();
   const auto product = [&] {
     for (NodeId id = 0; id < dag.size(); ++id) {
@@ -94,12 +92,12 @@ TEST(GraphSubtrees, CountInstructionsOfKernels) {
 }
 
 TEST(WithColumns, ReplacesSubtreesByReads) {
-  const Dag dag = graphOf({"sin((x0 + x1) * 2) - x2", "(x0 + x1) * 2", "x0 / 3"});
+  const Dag dag = subtreesOf({"sin((x0 + x1) * 2) - x2", "(x0 + x1) * 2", "x0 / 3"});
   std::vector<std::uint32_t> columns(dag.size(), kComputed);
   columns[dag.roots()[1]] = 9;
   const Dag reading = withColumns(dag, columns);
-  EXPECT_EQ(reading.toExpression(0).value(), parse("sin(x9) - x2", Language::kInfix).value());
-  EXPECT_EQ(reading.toExpression(1).value(), parse("x9", Language::kInfix).value());
+  EXPECT_EQ(reading.toExpression(0).value(), infix("sin(x9) - x2"));
+  EXPECT_EQ(reading.toExpression(1).value(), infix("x9"));
   EXPECT_EQ(reading.toExpression(2).value(), dag.toExpression(2).value());
   EXPECT_EQ(reading.size(), 7U) << "x9, sin, x2, minus, x0, 3, /";
   EXPECT_EQ(reading.parameters().size(), 1U) << "of 2 and 3, only 3";

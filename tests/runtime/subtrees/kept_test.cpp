@@ -176,6 +176,17 @@ TEST(KeptSubtrees, AreKeptIfReadsAreFasterThanComputing) {
   EXPECT_GT(keptOf(Tier::kDirect, slow).second, 0U) << "computing is slow";
 }
 
+/// An engine that keeps subtrees, and generations with their data there.
+struct Keeping {
+  explicit Keeping(std::uint64_t seed = 9, std::uint64_t bytes = kKeptBudget)
+      : search(seed, arithmeticOps(), Precision::kF32), engine(machine.keeping(bytes)) {}
+
+  SlowMachine machine;
+  Search search;
+  const Engine engine;
+  const Dataset data = engine.upload(search.w.view()).value();
+};
+
 TEST(KeptSubtrees, StayWithinTheirBudget) {
   SlowMachine machine;
   const std::uint64_t column = kKeptStride * sizeof(float);
@@ -201,10 +212,9 @@ TEST(KeptSubtrees, StayWithinTheirBudget) {
 }
 
 TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
-  SlowMachine machine;
-  const Engine engine = machine.keeping(4 * kKeptStride * sizeof(float));
-  Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
-  const Dataset data = engine.upload(first.w.view()).value();
+  Keeping keeping(7, 4 * kKeptStride * sizeof(float));
+  auto& [machine, first, engine, data] = keeping;
+  const Search second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
   std::vector<Program> living;
   for (int generation = 0; generation < 4; ++generation) living.push_back(evaluated(engine, data, first.w));
   ASSERT_EQ(data.subtrees().kept, 4U);
@@ -226,10 +236,9 @@ TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
 }
 
 TEST(KeptSubtrees, OfAProgramInFlightAreNotReplaced) {
-  SlowMachine machine;
-  const Engine engine = machine.keeping(4 * kKeptStride * sizeof(float));
-  Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
-  const Dataset data = engine.upload(first.w.view()).value();
+  Keeping keeping(7, 4 * kKeptStride * sizeof(float));
+  auto& [machine, first, engine, data] = keeping;
+  const Search second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
   const Losses expected =
       engine.loss(engine.compile(first.w.expressions, {.tier = Tier::kInterpret}), data, first.w.parameters).value();
   for (int generation = 0; generation < 3; ++generation) evaluated(engine, data, first.w);
@@ -245,14 +254,12 @@ TEST(KeptSubtrees, OfAProgramInFlightAreNotReplaced) {
 }
 
 TEST(KeptSubtrees, HaveNoParameters) {
-  SlowMachine machine;
-  const Engine engine = machine.keeping();
-  Search search(9, arithmeticOps(), Precision::kF32);
+  Keeping keeping;
+  auto& [machine, search, engine, data] = keeping;
   // Every operator depends on p0.
   const std::vector<Expression> expressions(
       20, build({Token::variable(0), Token::parameter(0), Token::operation(Op::kMul), Token::variable(1),
                  Token::operation(Op::kAdd)}));
-  const Dataset data = engine.upload(search.w.view()).value();
   for (int generation = 0; generation < 5; ++generation) {
     const Program program = engine.compile(expressions, {.tier = Tier::kInterpret, .data = &data});
     EXPECT_EQ(program.info().subtrees_read, 0U);
@@ -288,10 +295,9 @@ TEST(KeptSubtrees, ProgramsOfOneDataSetAreRejectedForOthers) {
 }
 
 TEST(KeptSubtrees, BelongToOneEngine) {
-  SlowMachine machine;
-  const Engine engine = machine.keeping(), other = machine.keeping();
-  Search search(9, arithmeticOps(), Precision::kF32);
-  const Dataset data = engine.upload(search.w.view()).value();
+  Keeping keeping;
+  auto& [machine, search, engine, data] = keeping;
+  const Engine other = machine.keeping();
   for (int generation = 0; generation < 3; ++generation) evaluated(engine, data, search.w);
   const Program reading = evaluated(engine, data, search.w);
   ASSERT_GT(reading.info().subtrees_read, 0U);
@@ -349,10 +355,8 @@ TEST(KeptSubtrees, FailedComputationsAreNotKept) {
   for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync", "cuLaunchKernel",
                                   "cuModuleLoadDataEx", "cuEventCreate", "cuEventRecord", "cuStreamSynchronize"}) {
     for (std::size_t n = 1; n <= 3; ++n) {
-      SlowMachine machine;
-      const Engine engine = machine.keeping();
-      Search search(11, arithmeticOps(), Precision::kF32);
-      const Dataset data = engine.upload(search.w.view()).value();
+      Keeping keeping(11);
+      auto& [machine, search, engine, data] = keeping;
       for (int generation = 0; generation < 2; ++generation, search.next()) {
         engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       }

@@ -18,22 +18,6 @@ class DirectTierOf : public testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(, DirectTierOf, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& made) { return std::string(nameOf(made.param)); });
 
-TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
-  DirectMachine machine({}, "proved", GetParam());
-  const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(GetParam());
-  Workload w = directWorkload(6, 30, 300, false, GetParam());
-  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kDirect});
-  ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-  expectDirect(program, w.expressions.size());
-  for (double& p : w.parameters) p = 2 * p + 1;
-  machine.driver.forgetCalls();
-  expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "new ones");
-  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
-  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
-  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
-}
-
 // Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
 TEST(DirectTier, ReportsUnsupportedStrides) {
   DirectMachine machine;

@@ -109,18 +109,14 @@ TEST_F(Recurring, AnyProgramIsCopied) {
 }
 
 TEST_F(Recurring, ProgramsWithoutConstantsAreFound) {
-  std::vector<Token> tokens{Token::variable(0)};
-  for (std::uint32_t i = 1; i < 10; ++i) {
-    tokens.push_back(Token::variable(i % 5));
-    tokens.push_back(Token::operation(Op::kSub));
-  }
-  const std::vector<Expression> some(3, build(tokens));
+  const std::vector<Expression> some(
+      3, chainOf(9, [](std::uint32_t i) { return i % 5; }, [](std::uint32_t) { return Op::kSub; }));
   EXPECT_EQ(compare(some, "first"), 0U);
   EXPECT_EQ(compare(some, "again"), some.size());
 }
 
 TEST_F(Recurring, ShortExpressionsAreNotLookedUp) {
-  const std::vector<Expression> some(100, build({Token::variable(0), Token::operation(Op::kNeg)}));
+  const std::vector<Expression> some(100, infix("neg(x0)"));
   EXPECT_EQ(compare(some, "first"), 0U);
   EXPECT_EQ(compare(some, "again"), 0U);
 }
@@ -139,17 +135,15 @@ TEST(WideExpressions, VariablesOfAnyNumberAreInterpreted) {
   FakeMachine machine;
   const Engine engine = machine.engine({.math = Math::kStrict}), cpu = cpuEngine(Precision::kF32);
   const std::size_t columns = (std::size_t{1} << 17) + 3;
-  Workload w{.expressions = {}, .columns = {}, .target = {}, .weights = {}, .parameters = {}};
+  Workload w;
   for (std::size_t c = 0; c < columns; ++c) w.columns.push_back({static_cast<double>(c), 2.0});
   const auto last = static_cast<std::uint32_t>(columns - 1);
   for (const std::uint32_t variable : {0U, last - 2, last - 1, last}) {
-    w.expressions.push_back(build({Token::variable(variable), Token::variable(variable), Token::variable(1),
-                                   Token::operation(Op::kSub), Token::operation(Op::kMul)}));
+    w.expressions.push_back(infix(fmt::format("x{0}*(x{0} - x1)", variable)));
   }
-  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  const auto [data, program] = prepared(engine, w, {.tier = Tier::kInterpret});
   ASSERT_TRUE(program.failures().empty()) << program.failures()[0].error.message;
-  expectSameBits(predict(engine, program, engine.upload(w.view()).value(), {}),
-                 predict(cpu, cpu.compile(w.expressions), cpu.upload(w.view()).value(), {}), w.rows(), "wide");
+  expectSameBits(predict(engine, program, data, {}), predict(cpu, w, Tier::kAuto), w.rows(), "wide");
 }
 
 }  // namespace

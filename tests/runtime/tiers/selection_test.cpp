@@ -16,8 +16,23 @@
 namespace srjit {
 namespace {
 
+Status refuseRows(const FakeImageMaker::Request& request) {
+  return request.kind != "rows" ? okStatus() : Error{Errc::kCompile, "assembler failure", {}};
+}
+
 /// Its engines compile programs with many expected evaluations.
 FakeMachine machineWithoutDirectCode() { return FakeMachine({.devices = {FakeDevice{.capability = 75}}}); }
+
+/// Expects that a model of a GPU interprets the workload with the bits of the CPU engine.
+void expectInterpreted(const Workload& w, Precision precision, FakeOptions options = {}) {
+  FakeMachine machine(std::move(options));
+  const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict}), cpu = cpuEngine(precision);
+  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
+  EXPECT_TRUE(program.failures().empty());
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), w.rows(), "predictions");
+  if (w.target.empty()) return;
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "losses");
+}
 
 TEST(DeviceEngineTiers, BackgroundCodeGivesTheSameBits) {
   FakeMachine machine = machineWithoutDirectCode();
@@ -83,90 +98,50 @@ TEST(DeviceEngineTiers, CancelledCompilationIsRestartedByAnotherEngine) {
   }
 }
 
-// Code for the other expressions is made once.
-TEST(DeviceEngineTiers, MissingVariablesCauseNoRecompilation) {
-  FakeMachine machine;
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
-  w.expressions.push_back(build({Token::variable(99)}));
-  const auto [data, program] = prepared(gpu, w, {.tier = Tier::kInterpret});
-  const Losses first = gpu.loss(program, data, w.parameters).value();
-  EXPECT_EQ(first.failures.size(), 1U);
-  machine.driver.forgetCalls();
-  expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "again");
-  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U) << "the parameters alone";
-  EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U);
-}
-
 TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {
   FakeMachine machine;
-  Workload w = arithmeticWorkload(28, 0, 5000, Precision::kF32);
-  w.expressions = {build({Token::parameter(0)})};
-  w.parameters = {0.5};
-  w.columns.clear();
+  const Workload w{.expressions = infixes({"p0"}), .target = std::vector(5000, 1.25), .parameters = {0.5}};
   const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 1});
   expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, {}),
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "a target alone");
 }
 
 TEST(DeviceEngineTiers, AdjacentLongProgramsWithManyColumnsAreLaunched) {
-  FakeMachine machine;
-  Workload w = arithmeticWorkload(29, 0, 40, Precision::kF64);
   Random random(29);
-  w.columns = randomColumns(random, 20, 40, Spread::kTame, Precision::kF64);
+  Workload w{.columns = randomColumns(random, 20, 40, Spread::kTame, Precision::kF64)};
   for (int program = 0; program < 5; ++program) {
-    std::vector<Token> chain = {Token::variable(0)};
-    for (int i = 0; i < 4000; ++i) {
-      chain.push_back(Token::variable(static_cast<std::uint32_t>(random.below(20))));
-      chain.push_back(Token::operation(random.chance(0.5) ? Op::kMul : Op::kSub));
-    }
-    w.expressions.push_back(build(chain));
+    w.expressions.push_back(chainOf(
+        4000, [&](std::uint32_t) { return static_cast<std::uint32_t>(random.below(20)); },
+        [&](std::uint32_t) { return random.chance(0.5) ? Op::kMul : Op::kSub; }));
   }
-  w.parameters.clear();
-  const Engine gpu = machine.engine({.precision = Precision::kF64, .math = Math::kStrict});
-  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF64), w, Tier::kInterpret), 40,
-                 "long");
+  expectInterpreted(w, Precision::kF64);
 }
 
 /// A chain, an expression of random operators, and short ones around them.
 Workload longWorkload(Precision precision, std::size_t rows) {
   Workload w = arithmeticWorkload(30, 6, rows, precision);
-  std::vector<Token> chain = {Token::variable(0)};
-  for (std::uint32_t i = 0; i < 50'000; ++i) {
-    chain.push_back(Token::variable(i % 3));
-    chain.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
-  }
   const GeneratorOptions options{
       .seed = 30, .min_nodes = 100'000, .max_nodes = 100'000, .variables = 5, .ops = arithmeticOps()};
-  w.expressions.insert(w.expressions.begin() + 3, build(chain));
+  w.expressions.insert(w.expressions.begin() + 3,
+                       chainOf(
+                           50'000, [](std::uint32_t i) { return i % 3; },
+                           [](std::uint32_t i) { return i % 2 == 0 ? Op::kMul : Op::kSub; }));
   w.expressions.insert(w.expressions.begin() + 5, ExpressionGenerator(options).next());
   return w;
 }
 
+// One block of rows in each precision, and more than one.
 TEST(LongPrograms, OfAHundredThousandTokensAreInterpreted) {
-  // One block of rows in each precision, and more than one.
-  for (const auto& [precision, rows] :
-       {std::pair<Precision, std::size_t>{Precision::kF32, 40}, {Precision::kF32, 1100}, {Precision::kF64, 40}}) {
-    FakeMachine machine;
-    const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict});
-    const Engine cpu = cpuEngine(precision);
-    const Workload w = longWorkload(precision, rows);
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
-    EXPECT_TRUE(program.failures().empty());
-    const Dataset data = gpu.upload(w.view()).value();
-    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "long");
-    expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "long");
-  }
+  expectInterpreted(longWorkload(Precision::kF32, 40), Precision::kF32);
+  expectInterpreted(longWorkload(Precision::kF32, 600), Precision::kF32);
+  expectInterpreted(longWorkload(Precision::kF64, 40), Precision::kF64);
 }
 
 TEST(LongPrograms, AreInterpretedInSmallWindowsOnSmallDevices) {
-  FakeMachine machine({.devices = {FakeDevice{.capability = 75,
-                                              .shared_bytes_per_multiprocessor = std::size_t{64} << 10,
-                                              .shared_bytes_per_block = std::size_t{64} << 10}}});
-  const Workload w = longWorkload(Precision::kF32, 300);
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 300,
-                 "long");
+  expectInterpreted(longWorkload(Precision::kF32, 300), Precision::kF32,
+                    {.devices = {FakeDevice{.capability = 75,
+                                            .shared_bytes_per_multiprocessor = std::size_t{64} << 10,
+                                            .shared_bytes_per_block = std::size_t{64} << 10}}});
 }
 
 /// One expression of more columns than a block has room for, among others.
@@ -174,12 +149,8 @@ Workload wideWorkload() {
   Workload w = arithmeticWorkload(30, 3, 40, Precision::kF32);
   Random random(30);
   w.columns = randomColumns(random, 300, 40, Spread::kTame, Precision::kF32);
-  std::vector<Token> sum = {Token::variable(0)};
-  for (std::uint32_t i = 1; i < 300; ++i) {
-    sum.push_back(Token::variable(i));
-    sum.push_back(Token::operation(Op::kAdd));
-  }
-  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  w.expressions.insert(w.expressions.begin() + 1,
+                       chainOf(299, [](std::uint32_t i) { return i; }, [](std::uint32_t) { return Op::kAdd; }));
   return w;
 }
 
@@ -228,10 +199,7 @@ TEST(DeviceEngineTiers, AutoCompilesAtOnceOnlyWhatTheInterpreterRefuses) {
 TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
   FakeMachine machine;
   const Workload w = wideWorkload();
-  machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
-    if (request.kind != "rows") return okStatus();
-    return Error{Errc::kCompile, "assembler failure", {}};
-  };
+  machine.images->before = refuseRows;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto});
   EXPECT_FALSE(program.status().error);
@@ -260,22 +228,15 @@ TEST(DeviceEngineTiers, CostsAreStoredAtDestruction) {
 }
 
 TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
-  FakeMachine machine;
-  Workload w = arithmeticWorkload(31, 0, 40, Precision::kF32);
   Random random(31);
-  w.columns = randomColumns(random, 150, 40, Spread::kTame, Precision::kF32);
+  Workload w{.columns = randomColumns(random, 150, 40, Spread::kTame, Precision::kF32)};
   for (std::uint32_t program = 0; program < 9; ++program) {
-    std::vector<Token> chain = {Token::variable(program)};
-    for (std::uint32_t i = 0; i < (program % 3 == 1 ? 5000U : 60U); ++i) {
-      chain.push_back(Token::variable(program % 3 == 1 ? i % 40 : (program * 60 + i) % 150));
-      chain.push_back(Token::operation(i % 2 == 0 ? Op::kAdd : Op::kSub));
-    }
-    w.expressions.push_back(build(chain));
+    const bool is_long = program % 3 == 1;
+    w.expressions.push_back(chainOf(
+        is_long ? 5000 : 60, [&](std::uint32_t i) { return is_long ? i % 40 : (program * 60 + i) % 150; },
+        [](std::uint32_t i) { return i % 2 == 0 ? Op::kAdd : Op::kSub; }));
   }
-  w.parameters.clear();
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 40,
-                 "long and short");
+  expectInterpreted(w, Precision::kF32);
 }
 
 // The same program is compiled for if many evaluations are expected.
@@ -326,10 +287,7 @@ TEST(DeviceEngineTiers, DestroyedProgramCancelsItsCompilation) {
 
 TEST(DeviceEngineTiers, TheInterpreterServesAfterABackgroundError) {
   FakeMachine machine = machineWithoutDirectCode();
-  machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
-    if (request.kind != "rows") return okStatus();
-    return Error{Errc::kCompile, "assembler failure", {}};
-  };
+  machine.images->before = refuseRows;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(24, 40, 300, Precision::kF32);
   const auto [data, program] = prepared(gpu, w, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
