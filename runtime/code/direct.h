@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "compiler/direct/emitter.h"
 #include "runtime/code/graphs.h"
 #include "runtime/gpu/data.h"
 
@@ -27,34 +28,15 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
 /// Writes machine code for all expressions that the tier covers, of their directGraphs(), in parallel on the calling
 /// thread's arena; the others are encoded for the interpreter, or failures. Stops early, with code for nothing, once
 /// `cancelled`. Throws as encodeForDevice().
-DeviceCode directForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
+DeviceCode directForDevice(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
                            const DirectShape& shape, const std::atomic<bool>& cancelled);
 
 /// Why the kernel cannot read columns of these strides, which it has 32 bits for, in bytes; nothing if it can.
 std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision);
 
-/// Where a launch finds its numbers and puts its results; strides in elements.
-struct DirectBuffers {
-  std::size_t element = 0;           ///< bytes of a number
-  CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
-  CUdeviceptr results = 0;           ///< sums of row groups, or predictions
-  std::uint64_t channel_stride = 0;  ///< of sums
-  std::uint64_t output_stride = 0;   ///< less than 2^32 bytes
-};
-
-/// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which
-/// are at most directMaxRows().
-void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
-                  DirectGrid grid);
-
-/// What a launch has to do for every row.
-struct DirectWork {
-  std::size_t groups;
-  unsigned registers;            ///< per thread
-  bool has_subroutines = false;  ///< DirectImage::has_subroutines
-};
-/// The grid for this work: enough blocks for all multiprocessors to be busy to the end, and equal numbers of row groups
-/// for all warps.
-DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept;
+/// The grid for code of this number of groups, registers per thread, and subroutines if it has some: enough blocks for
+/// all multiprocessors to be busy to the end, and equal numbers of row groups for all warps.
+DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, bool has_subroutines,
+                      unsigned multiprocessors) noexcept;
 
 }  // namespace srjit

@@ -16,7 +16,7 @@
 #include "runtime/engine.h"
 #include "runtime/engine/population_fit.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/loss_terms.h"
+#include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/refinement.h"
 #include "runtime/platform/guarded.h"
 
@@ -265,7 +265,7 @@ Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dat
               .loss = options.loss,
               .deadline = deadline};
     if (Status valid = checkTask(base, engine.options); !valid) return std::move(valid).error();
-    Result<Dataset> behind = engine.executor->withTargetBehind(data);
+    Result<Dataset> behind = withTargetBehind(engine, data);
     if (!behind) return std::move(behind).error();
     base.data = std::move(*behind);
     return PopulationFit(engine, std::move(base), starts, options).run();

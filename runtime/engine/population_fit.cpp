@@ -13,7 +13,6 @@
 
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/linear_parameters.h"
-#include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"

@@ -15,8 +15,6 @@
 
 #include "ir/ops.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/conditioning.h"
-#include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
 
 namespace srjit {

@@ -5,7 +5,7 @@
 
 #include "ir/text/lexer.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/loss_terms.h"
+#include "runtime/evaluation/loss_value.h"
 
 namespace srjit {
 namespace {

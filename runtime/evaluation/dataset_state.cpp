@@ -8,8 +8,10 @@
 #include <string>
 
 #include "ir/numbers/loss_sums.h"
+#include "runtime/dataset.h"
 
 namespace srjit {
+
 namespace {
 
 // Columns at a distance of a power of two map to the same cache sets, so the stride is an odd number of cache lines.
@@ -234,6 +236,10 @@ Status fill(Dataset::State& state, const DataView& data) {
 
 }  // namespace
 
+ColumnView columnOf(const AlignedBuffer& values, std::size_t rows, Precision precision) {
+  return withZeroOf(precision, [&]<class T>(T) { return ColumnView(std::span(values.as<T>(), rows)); });
+}
+
 std::uint64_t Dataset::State::nextSerial() noexcept {
   static std::atomic<std::uint64_t> next = 0;
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -316,6 +322,16 @@ Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& d
   Status filled = withZeroOf(precision, [&]<class T>(T) { return fill<T>(*state, data); });
   if (!filled) return std::move(filled).error();
   return state;
+}
+
+static_assert(kRowsPerGroup == kGroupRows);
+
+std::size_t Dataset::rows() const noexcept { return state_->rows; }
+std::size_t Dataset::rowGroups() const noexcept { return state_->padded_rows / kRowsPerGroup; }
+std::size_t Dataset::columns() const noexcept { return state_->columns; }
+
+SubtreeStats Dataset::subtrees() const {
+  return state_->residence == nullptr ? SubtreeStats{} : state_->residence->subtrees();
 }
 
 }  // namespace srjit

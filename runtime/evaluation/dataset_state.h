@@ -14,6 +14,9 @@
 
 namespace srjit {
 
+/// A column of the first numbers in a buffer.
+ColumnView columnOf(const AlignedBuffer& values, std::size_t rows, Precision precision);
+
 /// What a machine has of a data set: its numbers, or values of its rows that it keeps. The executor that placed them
 /// knows the class. Thread-safe.
 class Residence {

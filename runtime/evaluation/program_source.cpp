@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
+
 namespace {
 
 // Fills all blocks: `add(block, b, e)` appends expression e to block b.
@@ -135,6 +137,12 @@ ProgramSource ProgramSource::slice(std::size_t first, std::size_t last) const {
   return part;
 }
 
+std::vector<std::uint32_t> ProgramSource::all() const {
+  std::vector<std::uint32_t> numbers(expressions.size());
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  return numbers;
+}
+
 void ProgramSource::appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const {
   for (std::size_t output = outputOffset(e); output < outputOffset(e + 1); ++output) {
     numbers.push_back(static_cast<std::uint32_t>(output));
@@ -145,6 +153,23 @@ void ProgramSource::finish() {
   expressions.finish();
   variables = expressions.variableCount();
   tokens = expressions.tokens();
+}
+
+std::vector<PopulationView> divide(const PopulationView& population, std::size_t count) {
+  std::vector<PopulationView> parts;
+  const std::span<const std::int64_t> offsets = population.offsets;
+  std::size_t first = 0;
+  for (std::size_t p = 1; p < count && population.size() > 0; ++p) {
+    const auto end = static_cast<std::int64_t>(population.codes.size() * p / count);
+    const auto last = static_cast<std::size_t>(std::ranges::lower_bound(offsets, end) - offsets.begin());
+    if (last <= first || last >= population.size()) continue;
+    parts.push_back(population);
+    parts.back().offsets = offsets.subspan(first, last - first + 1);
+    first = last;
+  }
+  parts.push_back(population);
+  if (first > 0) parts.back().offsets = offsets.subspan(first);
+  return parts;
 }
 
 }  // namespace srjit

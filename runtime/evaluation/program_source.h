@@ -12,10 +12,12 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "ir/population.h"
+#include "passes/dag.h"
 #include "passes/gradient/derivation.h"
 #include "passes/pass.h"
-#include "runtime/evaluation/graph_filter.h"
+#include "runtime/engine_options.h"
 #include "runtime/platform/deadline.h"
+#include "runtime/program.h"
 #include "runtime/results.h"
 
 namespace srjit {
@@ -44,6 +46,8 @@ struct ProgramSource {
   /// number of all. Graphs have a root for each, in this order.
   std::size_t outputOffset(std::size_t e) const noexcept { return derivation ? output_offsets[e] : e; }
   std::size_t outputs() const noexcept { return outputOffset(expressions.size()); }
+  /// The numbers of all expressions.
+  std::vector<std::uint32_t> all() const;
   /// Appends the numbers of the outputs of expression e.
   void appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const;
   /// How many times longer code for the outputs of expression e is than that for its value, about.
@@ -96,11 +100,38 @@ struct ProgramSource {
   void setDerivation(const Derivation& what);
 };
 
-/// What graphs are made of. Both must outlive the work.
-struct GraphSource {
-  const ProgramSource& program;
-  GraphFilter* filter = nullptr;  ///< that graphs pass; null: none
-  Deadline deadline = {};         ///< of making the graphs, and code of them
+/// Rewrites the graphs of a program before code is made of them: to read values that are kept with its data
+/// (runtime/subtrees). Belongs to one program. pass() is thread-safe; close() is called once, after the first graphs
+/// and before the program is used.
+class GraphFilter {
+ public:
+  virtual ~GraphFilter() = default;
+
+  /// The graph to make code for `tier` of, instead of `dag`: with the same roots, and variables that are columns of the
+  /// program's data. `tokens` is the number of tokens of its expressions as given.
+  virtual Dag pass(Dag dag, Tier tier, std::size_t tokens) = 0;
+  /// Ends the choice of columns that graphs read, and adds it to the facts of the program. Later graphs read no others.
+  virtual void close(ProgramInfo& info) = 0;
 };
+
+/// What to make graphs or code of, for which tier, and until when. What it refers to must outlive the work.
+struct CompileOrder {
+  const ProgramSource& source;
+  std::span<const std::uint32_t> range = {};  ///< numbers of expressions, ascending
+  Tier tier = Tier::kAuto;
+  Deadline deadline = {};
+  GraphFilter* filter = nullptr;  ///< that graphs pass; null: none
+  unsigned threads = 1;           ///< that make code of it
+
+  /// The same for other expressions.
+  CompileOrder of(std::span<const std::uint32_t> expressions) const { return of(expressions, tier); }
+  CompileOrder of(std::span<const std::uint32_t> expressions, Tier for_tier) const {
+    return {source, expressions, for_tier, deadline, filter, threads};
+  }
+};
+
+/// Divides a population, which checkArrays() accepts, into adjacent expressions of about as many tokens each: at most
+/// `count` parts, and at least one. A part has no offset before its own. Borrowed from the population.
+std::vector<PopulationView> divide(const PopulationView& population, std::size_t count);
 
 }  // namespace srjit

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
+#include "runtime/code/graphs.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/launch/idle_runs.h"
+#include "runtime/launch/run.h"
 #include "runtime/tiers/jobs.h"
 #include "runtime/tiers/policy.h"
 

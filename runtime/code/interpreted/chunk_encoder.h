@@ -7,33 +7,90 @@
 #include <span>
 #include <vector>
 
-#include "runtime/code/interpreted/encode_scratch.h"
+#include "compiler/interpreter/bytecode.h"
+#include "compiler/kernels/parameter_table.h"
+#include "ir/population.h"
 #include "runtime/code/interpreted/sections.h"
 #include "runtime/code/parts.h"
+#include "runtime/results.h"
 
 namespace srjit {
+
+/// A program of one expression in an EncodedChunk; where its parts begin there.
+struct EncodedProgram {
+  std::size_t token, parameter;  ///< the first of its tokens and of its entries of the table
+  std::size_t code, constant;    ///< the first of its expression's
+  std::size_t codes;             ///< of its expression
+  std::size_t parameter_offset;  ///< ProgramSource::parameterOffset() of its expression
+  std::uint32_t nodes, slots, hash;
+};
+
+/// Of programs that one worker has encoded: a task of the host, or the device.
+struct EncodedFacts {
+  std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
+  std::size_t recurring = 0;                 ///< programs that were found in the generation before
+  std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
+  std::vector<std::uint8_t> variables = {};  ///< the same by number in the section
+
+  void takeOperator(Op op) { operators[static_cast<std::size_t>(op)] = 1; }
+  void takeVariable(std::uint32_t number) {
+    if (number >= variables.size()) variables.resize(number + std::size_t{1});
+    variables[number] = 1;
+  }
+};
+
+/// Adjacent chosen expressions, encoded by one task.
+struct EncodedChunk : EncodedFacts {
+  static constexpr std::size_t kMost = 1024;  ///< expressions
+
+  std::size_t first = 0, last = 0;  ///< of the chosen
+  std::size_t section = 0;
+  Bytecode code = {};
+  std::vector<std::uint32_t> lengths = {};  ///< of the programs
+  std::vector<std::uint32_t> slots = {};    ///< of the programs
+  ParameterTable parameters = {};
+  std::vector<Failure> failures = {};
+
+  // Of the programs that the next generation may take, with their expressions:
+  std::vector<EncodedProgram> programs = {};
+  std::vector<std::int32_t> codes = {};
+  std::vector<double> constants = {};
+
+  /// Makes it that of other expressions, in the same memory.
+  void begin(std::size_t first_chosen, std::size_t last_chosen, std::size_t number_of_section);
+  /// Leaves these failures, and no program.
+  void refuse(std::vector<Failure> all);
+  /// Adds a program's record, before anything else of it.
+  void beginProgram(const ExpressionView& expression, std::uint32_t hash, std::size_t parameter_offset);
+  std::size_t bytes() const noexcept;
+};
 
 /// Below it, on average, expressions are not looked up in the generation before, since a look-up in vain takes a third
 /// of the time of encoding them (docs/history/experiments.md).
 inline constexpr std::size_t kLeastTokensToFind = 16;
 
+class EncodedChunks;
+struct EncodeScratch;
+struct EncodeWorker;
+
 /// Of one population. Takes its scratch memory from the store. Not thread-safe; works in parallel on the calling
 /// thread's arena.
 class ChunkEncoder {
  public:
-  /// `sections` are those of what encode() is given; all three must outlive it.
-  ChunkEncoder(const CodeRequest& request, const std::vector<SectionDraft>& sections, const InterpreterLimits& limits);
+  /// `sections` are those of what encode() is given; all must outlive it.
+  ChunkEncoder(KernelStore& store, const CompileOrder& order, const std::vector<SectionDraft>& sections,
+               const InterpreterLimits& limits);
 
   /// Adds the chunks of chosen[from] to the last, which become the members of the sections with these numbers.
   void encode(std::span<const std::uint32_t> chosen, std::size_t from);
   /// All that were added; valid until the next encode().
-  std::span<EncodedChunk> chunks() { return all().from(first_); }
+  std::span<EncodedChunk> chunks();
   /// Gives the scratch memory back for the next population. Not after an exception, which may leave work half done in
   /// it.
   void finish();
 
  private:
-  EncodedChunks& all() { return finds_ ? scratch_->chunks : scratch_->others; }
+  EncodedChunks& all();
   EncodeOptions optionsOf(const EncodedChunk& chunk) const;
   void takeNode(const Node& node, EncodedChunk& chunk) const;
   void encodeExpressions(std::span<const std::uint32_t> members, EncodedChunk& chunk, EncodeWorker& worker) const;
@@ -46,12 +103,13 @@ class ChunkEncoder {
   void encodeGraphs(std::span<const std::uint32_t> members, EncodedChunk& chunk, Encoder& encoder) const;
   void encodeGraph(const Dag& dag, std::span<const std::uint32_t> members, Encoder& encoder, EncodedChunk& chunk) const;
 
-  const CodeRequest& request_;
+  KernelStore& store_;
+  const CompileOrder& order_;
   const ProgramSource& source_;
   const std::vector<SectionDraft>& sections_;
   const InterpreterLimits& limits_;
   const HandlerTable& table_;  ///< of all operators
-  std::unique_ptr<EncodeScratch> scratch_;
+  std::shared_ptr<EncodeScratch> scratch_;
   bool needs_graphs_;      ///< of whole chunks, which passes from outside of the library and filters need
   bool finds_;             ///< whether programs of the generation before are looked up
   std::size_t first_ = 0;  ///< of these chunks, in the scratch

@@ -7,10 +7,10 @@
 
 namespace srjit {
 
-/// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
-/// (too many slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
+/// Encodes the expressions of the order, in parallel on the calling thread's arena. Those that the interpreter cannot
+/// run (too many slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
 /// CudaFailure, OutOfMemory, std::bad_alloc.
-DeviceCode encodeForDevice(const CodeRequest& request);
+DeviceCode encodeForDevice(KernelStore& store, const CompileOrder& order);
 
 /// Whether the device encodes these expressions in encodeForDevice() once its kernels are loaded
 /// (KernelStore::frontEnd()): many short ones, whose programs are not looked for in the generation before.

@@ -11,11 +11,11 @@ namespace {
 /// Divides expressions by their variables.
 class SectionFinder {
  public:
-  SectionFinder(const CodeRequest& request, const InterpreterLimits& limits)
-      : request_(request), source_(request.source), limits_(limits), seen_(source_.variables, SIZE_MAX) {}
+  SectionFinder(const CompileOrder& order, const InterpreterLimits& limits)
+      : order_(order), source_(order.source), limits_(limits), seen_(source_.variables, SIZE_MAX) {}
 
   std::vector<SectionDraft> run() {
-    for (std::size_t i = 0; i < request_.chosen.size(); ++i) add(i);
+    for (std::size_t i = 0; i < order_.range.size(); ++i) add(i);
     for (SectionDraft& section : sections_) numberVariables(section);
     return std::move(sections_);
   }
@@ -42,7 +42,7 @@ class SectionFinder {
     const auto take = [&](std::uint32_t variable) {
       if (seen_[variable] != sections_.size()) fresh_.push_back(variable);
     };
-    for (const Token token : source_.expressions[request_.chosen[i]]) {
+    for (const Token token : source_.expressions[order_.range[i]]) {
       if (token.kind == Token::Kind::kVariable) take(token.index);
     }
     if (source_.derivation) {
@@ -63,7 +63,7 @@ class SectionFinder {
     }
   }
 
-  const CodeRequest& request_;
+  const CompileOrder& order_;
   const ProgramSource& source_;
   const InterpreterLimits& limits_;
   std::vector<std::size_t> seen_;  ///< by variable: one more than the number of the section that has it
@@ -97,10 +97,10 @@ void SectionDraft::stage(const std::vector<bool>& uses) {
   }
 }
 
-std::vector<SectionDraft> findSections(const CodeRequest& request, const InterpreterLimits& limits) {
-  if (request.source.variables > limits.columns) return SectionFinder(request, limits).run();
-  if (request.chosen.empty()) return {};
-  return {{0, request.chosen.size()}};
+std::vector<SectionDraft> findSections(const CompileOrder& order, const InterpreterLimits& limits) {
+  if (order.source.variables > limits.columns) return SectionFinder(order, limits).run();
+  if (order.range.empty()) return {};
+  return {{0, order.range.size()}};
 }
 
 }  // namespace srjit

@@ -49,6 +49,6 @@ struct SectionDraft {
 
 /// One section for all, unless they have too many variables. Then neighbours share one as long as their columns fit; an
 /// expression of more columns is a section of its own.
-std::vector<SectionDraft> findSections(const CodeRequest& request, const InterpreterLimits& limits);
+std::vector<SectionDraft> findSections(const CompileOrder& order, const InterpreterLimits& limits);
 
 }  // namespace srjit
