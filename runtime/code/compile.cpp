@@ -1,4 +1,4 @@
-#include "runtime/code/graphs.h"
+#include "runtime/code/makers.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,6 @@
 
 #include "compiler/lowering/source_map.h"
 #include "ir/numbers/rounding.h"
-#include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/clock.h"
 
 namespace srjit {

@@ -1,4 +1,4 @@
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,6 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
-#include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/clock.h"
 
 namespace srjit {
@@ -47,15 +46,18 @@ struct DirectScratch {
 class DirectMaker {
  public:
   DirectMaker(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
-              const DirectShape& shape, const std::atomic<bool>& cancelled)
-      : store_(store), order_(order), source_(order.source), graphs_(graphs), cancelled_(cancelled) {
+              DirectOptions shape, const std::atomic<bool>& cancelled)
+      : store_(store),
+        order_(order),
+        source_(order.source),
+        graphs_(graphs),
+        cancelled_(cancelled),
+        options_(std::move(shape)) {
     options_.architecture = store.queue().cuda->limits().capability;
     options_.precision = source_.precision;
     options_.math = source_.math;
     options_.loss = kind.loss;
-    options_.roots = shape.roots;
-    options_.window = shape.window;
-    options_.subroutines = shape.subroutines && !isDouble(options_.precision);
+    options_.subroutines = options_.subroutines && !isDouble(options_.precision);
     scratch_ = store.directScratch().take<DirectScratch>();
     if (scratch_ == nullptr) scratch_ = std::make_shared<DirectScratch>();
     if (scratch_->emitters && scratch_->options == options_) return;
@@ -215,7 +217,7 @@ bool hasDirectTier(const DeviceLimits& limits) noexcept {
   return std::ranges::find(directArchitectures(), limits.capability) != directArchitectures().end();
 }
 
-DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
+DirectOptions directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
   constexpr std::size_t kBlocks = 4;  // of a multiprocessor, at least: 32 warps
   constexpr unsigned kLeastRoots = 8;
   const std::size_t parts = ceilDivide(rows, kFewWarps * kGroupRows);
@@ -223,11 +225,15 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
   unsigned roots = kDirectRoots;
   while (roots > kLeastRoots && blocks(roots) < kBlocks * multiprocessors) roots /= 2;
   const bool is_little = blocks(roots) < kBlocks * multiprocessors;
-  return {.roots = roots, .window = is_little ? DirectOptions().window : 1, .subroutines = !is_little};
+  DirectOptions shape;
+  shape.roots = roots;
+  if (!is_little) shape.window = 1;
+  shape.subroutines = !is_little;
+  return shape;
 }
 
 DeviceCode directForDevice(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
-                           const DirectShape& shape, const std::atomic<bool>& cancelled) {
+                           const DirectOptions& shape, const std::atomic<bool>& cancelled) {
   return DirectMaker(store, order, graphs, kind, shape, cancelled).run();
 }
 

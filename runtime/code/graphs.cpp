@@ -1,4 +1,4 @@
-#include "runtime/code/graphs.h"
+#include "runtime/code/makers.h"
 
 #include <algorithm>
 #include <iterator>

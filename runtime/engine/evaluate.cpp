@@ -258,22 +258,13 @@ Result<Pending<Losses>> submitLoss(const std::shared_ptr<Engine::State>& engine,
 
 namespace {
 
-Result<Failures> evaluateTo(Engine::State& engine, Task task, const TaskOutput& out) {
-  return engine.guardedCall([&] { return runAs<Failures>(engine, predictionTask(engine, std::move(task), out)); });
+Result<Failures> runTo(Engine::State& engine, Task task, const TaskOutput& out, std::optional<DerivativesBy> by = {}) {
+  return engine.guardedCall([&] { return runAs<Failures>(engine, outputTask(engine, std::move(task), out, by)); });
 }
 
-Result<Pending<Failures>> submitTo(const std::shared_ptr<Engine::State>& engine, Task task, const TaskOutput& out) {
-  return engine->guardedCall([&] { return submitAs<Failures>(engine, predictionTask(*engine, std::move(task), out)); });
-}
-
-Result<Failures> jacobianTo(Engine::State& engine, Task task, const TaskOutput& out, DerivativesBy by) {
-  return engine.guardedCall([&] { return runAs<Failures>(engine, jacobianTask(engine, std::move(task), out, by)); });
-}
-
-Result<Pending<Failures>> submitJacobianTo(const std::shared_ptr<Engine::State>& engine, Task task,
-                                           const TaskOutput& out, DerivativesBy by) {
-  return engine->guardedCall(
-      [&] { return submitAs<Failures>(engine, jacobianTask(*engine, std::move(task), out, by)); });
+Result<Pending<Failures>> submitTo(const std::shared_ptr<Engine::State>& engine, Task task, const TaskOutput& out,
+                                   std::optional<DerivativesBy> by = {}) {
+  return engine->guardedCall([&] { return submitAs<Failures>(engine, outputTask(*engine, std::move(task), out, by)); });
 }
 
 }  // namespace
@@ -324,17 +315,17 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<float> out) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<double> out) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   const DeviceMatrix& out, std::uint64_t stream) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream));
 }
 
 Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
@@ -349,29 +340,29 @@ Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const D
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<float> out, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<double> out, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   const DeviceMatrix& out, std::uint64_t stream, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream), by);
 }
 
 Result<Pending<Failures>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<float> out,
                                                  DerivativesBy by) const {
-  return submitJacobianTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return submitTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Pending<Failures>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<double> out,
                                                  DerivativesBy by) const {
-  return submitJacobianTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return submitTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 }  // namespace srjit

@@ -8,7 +8,7 @@
 
 #include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_value.h"
-#include "runtime/evaluation/program_source.h"
+#include "runtime/evaluation/program_state.h"
 
 namespace srjit {
 namespace {

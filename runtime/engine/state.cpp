@@ -11,7 +11,7 @@
 #include "ir/token_errors.h"
 #include "runtime/engine/parts.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/selection.h"
+#include "runtime/evaluation/dataset_state.h"
 #include "runtime/platform/trace.h"
 #include "runtime/pool/make_executor.h"
 

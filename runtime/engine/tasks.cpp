@@ -81,32 +81,21 @@ Failures failuresForWantOfColumns(const ProgramSource& source, const Dataset::St
   return failures;
 }
 
-Result<Task> predictionTask(Engine::State& engine, Task task, const TaskOutput& out) {
+Result<Task> outputTask(Engine::State& engine, Task task, const TaskOutput& out, std::optional<DerivativesBy> by) {
   Result<Task> made = withVectors(engine, std::move(task));
   if (!made) return made;
   if (Status set = setOutput(engine, *made, out); !set) return std::move(set).error();
-  if (out.size == made->program.size() * made->data.rows()) return made;
-  return Error{Errc::kInvalid,
-               fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size, made->program.size(),
-                           made->data.rows()),
-               {}};
-}
-
-Result<Task> jacobianTask(Engine::State& engine, Task task, const TaskOutput& out, DerivativesBy by) {
-  Result<Task> made = withVectors(engine, std::move(task));
-  if (!made) return made;
-  const std::size_t columns = made->data.columns(), count = made->program.size();
+  const std::size_t columns = made->data.columns(), count = made->program.size(), rows = made->data.rows();
   const std::size_t derivatives =
       by == DerivativesBy::kVariables ? count * columns : made->program.parameterOffset(count);
-  if (Status set = setOutput(engine, *made, out); !set) return std::move(set).error();
-  if (out.size != derivatives * made->data.rows()) {
-    return Error{Errc::kInvalid,
-                 fmt::format("output of {} numbers, expected {} derivatives for each of {} rows", out.size, derivatives,
-                             made->data.rows()),
-                 {}};
+  if (out.size != (by ? derivatives : count) * rows) {
+    const std::string expected = by ? fmt::format("{} derivatives for each of {} rows", derivatives, rows)
+                                    : fmt::format("{} expressions x {} rows", count, rows);
+    return Error{Errc::kInvalid, fmt::format("output of {} numbers, expected {}", out.size, expected), {}};
   }
+  if (!by) return made;
   return derivedTask(engine, std::move(*made),
-                     {.quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(columns)});
+                     {.quantity = Quantity::kJacobian, .by = *by, .columns = static_cast<std::uint32_t>(columns)});
 }
 
 namespace {

@@ -119,8 +119,8 @@ struct TaskOutput {
 };
 
 /// The tasks of the engine's calls: `task` with the program, data and output of the call. Errors: those of the calls.
-Result<Task> predictionTask(Engine::State& engine, Task task, const TaskOutput& out);
-Result<Task> jacobianTask(Engine::State& engine, Task task, const TaskOutput& out, DerivativesBy by);
+/// Predictions, or their derivatives.
+Result<Task> outputTask(Engine::State& engine, Task task, const TaskOutput& out, std::optional<DerivativesBy> by = {});
 Result<Task> gradientTask(Engine::State& engine, Task task, const GradientOptions& options);
 /// For the kernels of losses, or a derivedTask().
 Result<Task> lossTask(Engine::State& engine, Task task, const LossOptions& options);

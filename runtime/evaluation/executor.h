@@ -18,7 +18,6 @@
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/evaluation/selection.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/results.h"

@@ -1,4 +1,4 @@
-#include "runtime/evaluation/program_source.h"
+#include "runtime/evaluation/program_state.h"
 
 #include <algorithm>
 #include <iterator>

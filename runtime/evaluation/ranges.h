@@ -15,7 +15,7 @@
 #include "passes/dag.h"
 #include "passes/pass.h"
 #include "runtime/engine_options.h"
-#include "runtime/evaluation/program_source.h"
+#include "runtime/evaluation/program_state.h"
 
 namespace srjit {
 

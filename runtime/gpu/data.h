@@ -10,7 +10,6 @@
 #include "ir/error.h"
 #include "runtime/data_view.h"
 #include "runtime/evaluation/dataset_state.h"
-#include "runtime/evaluation/selection.h"
 #include "runtime/gpu/queue.h"
 
 namespace srjit {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
-#include "runtime/evaluation/program_source.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"

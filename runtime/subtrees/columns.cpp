@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "runtime/platform/guarded.h"
 
 namespace srjit {

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/code/direct.h"
-#include "runtime/code/graphs.h"
+#include "runtime/code/makers.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
@@ -39,9 +38,9 @@ class DeviceProgram final : public ProgramCode {
 
   /// The graphs that the program began with, if they are for direct or compiled code as `code` says; else null.
   const Graphs* graphs(CodeKind code) const noexcept { return graphs_ && graphs_of_ == code ? &*graphs_ : nullptr; }
-  void setGraphs(CodeKind code, Graphs graphs) {
+  const Graphs& setGraphs(CodeKind code, Graphs graphs) {
     graphs_of_ = code;
-    graphs_.emplace(std::move(graphs));
+    return graphs_.emplace(std::move(graphs));
   }
 
   /// What its graphs pass; null: nothing.

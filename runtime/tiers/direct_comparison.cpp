@@ -16,8 +16,7 @@
 #include "ir/numbers/random.h"
 #include "ir/numeric.h"
 #include "ir/ops.h"
-#include "runtime/code/direct.h"
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
@@ -143,7 +142,7 @@ Value need(Result<Value> result) {
 constexpr std::array kGrids = {DirectGrid{.row_blocks = 2, .warps = 4}, DirectGrid{.row_blocks = 1, .warps = 16}};
 
 /// For little work and for much; other shapes are groups of the same code.
-std::array<DirectShape, 2> shapesOn(unsigned multiprocessors) {
+std::array<DirectOptions, 2> shapesOn(unsigned multiprocessors) {
   constexpr std::size_t kMany = 1 << 20;
   return {directShape(1, 1, multiprocessors), directShape(kMany, kMany, multiprocessors)};
 }
@@ -276,7 +275,7 @@ class Comparison {
     }
   }
 
-  Code direct(const Probes& probes, const KernelKind& kind, const DirectShape& shape) const {
+  Code direct(const Probes& probes, const KernelKind& kind, const DirectOptions& shape) const {
     const std::atomic<bool> never = false;
     auto code = std::make_shared<const DeviceCode>(
         directForDevice(*store_, probes.order(threads_), probes.graphs, kind, shape, never));
@@ -288,7 +287,7 @@ class Comparison {
   void comparePredictions(const Dataset::State& data) const {
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(T));
     const Data by_row = strided(memory);
-    for (const DirectShape& shape : shapes_) {
+    for (const DirectOptions& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
       requireSame(predictionsOf(code, data, {}, kGrids[0]), "");
       requireSame(predictionsOf(code, *by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), "strided columns, ");
@@ -325,7 +324,7 @@ class Comparison {
 
   std::shared_ptr<KernelStore> store_;
   std::shared_ptr<DeviceQueue> queue_;
-  std::array<DirectShape, 2> shapes_;
+  std::array<DirectOptions, 2> shapes_;
   unsigned threads_;
   const std::atomic<bool>& cancelled_;
   Probes trees_, sums_;

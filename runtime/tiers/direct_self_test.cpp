@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 
 namespace srjit {
 namespace {

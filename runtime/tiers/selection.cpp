@@ -8,9 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/code/direct.h"
-#include "runtime/code/graphs.h"
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "runtime/evaluation/ranges.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
@@ -24,6 +22,13 @@ std::string costsName(const KernelStore& store) {
   const DeviceLimits& limits = store.queue().cuda->limits();
   return fmt::format("{} ({}) {} {}", limits.name, limits.driver_version, nameOf(store.precision()),
                      nameOf(store.math()));
+}
+
+// On the calling thread's arena.
+Graphs compiledGraphs(const CompileOrder& order, const std::atomic<bool>& cancelled) {
+  Graphs graphs = planKernels(order);
+  addGraphs(graphs, order, cancelled);
+  return graphs;
 }
 
 }  // namespace
@@ -71,29 +76,27 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
                                  std::shared_ptr<GraphFilter> filter) {
   const ProgramSource& source = *state.source;
   const Tier tier = state.info.tier;
-  const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
-  state.code = program;
-  const std::vector<std::uint32_t> all = source.all();
-  const CompileOrder order = orderOf(source, filter.get(), deadline, all);
   const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
-  if (first != CodeKind::kInterpreted) {
-    Graphs graphs = arena_.execute([&] { return graphsFor(first, order, jobs_.isShutDown()); });
-    state.failures = graphs.failures;
-    state.info.nodes_after = graphs.nodes;
-    state.info.seconds_passes = graphs.seconds;
-    program->setGraphs(first, std::move(graphs));
-  } else {
+  const std::vector<std::uint32_t> all = source.all();
+  const CompileOrder order = orderOf(source, filter.get(), deadline, all);
+  const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
+  state.code = program;
+  if (first == CodeKind::kInterpreted) {
     prepareFrontEnd(source);
     const Code code = interpreted(order);
+    program->setInterpreted(code);
     state.failures = code->failures;
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);  // Those are compiled.
     state.info = code->info;
     state.info.tier = tier;
-    program->setInterpreted(code);
+  } else {
+    const Graphs& graphs = program->setGraphs(first, graphsFor(first, order, jobs_.isShutDown()));
+    state.failures = graphs.failures;
+    state.info.nodes_after = graphs.nodes;
+    state.info.seconds_passes = graphs.seconds;
   }
-  if (filter == nullptr) return;
-  filter->close(state.info);
+  if (filter != nullptr) filter->close(state.info);
   program->setFilter(std::move(filter));
 }
 
@@ -247,16 +250,13 @@ TierSelection::Code TierSelection::interpreted(const CompileOrder& order) const 
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(*store_, order)); });
 }
 
-// On the calling thread's arena.
-Graphs TierSelection::graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled) const {
+Graphs TierSelection::graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled) {
   if (code == CodeKind::kDirect) {
     TraceSpan span(TraceKind::kCompile, "graphs", queue_.name);
     span.add("expressions", order.source.expressions.size());
-    return directGraphs(order);
+    return arena_.execute([&] { return directGraphs(order); });
   }
-  Graphs graphs = planKernels(order);
-  addGraphs(graphs, order, cancelled);
-  return graphs;
+  return arena_.execute([&] { return compiledGraphs(order, cancelled); });
 }
 
 // Machine code. `graphs` are those that the program began with, if they are for such code. Other programs need the
@@ -275,7 +275,7 @@ TierSelection::Code TierSelection::compiled(const CompileOrder& order, const Gra
   TraceSpan span(TraceKind::kCompile, kCompiledCode, queue_.name);
   span.add("expressions", order.range.size());
   std::optional<Graphs> own;
-  if (graphs == nullptr) graphs = &own.emplace(graphsFor(CodeKind::kCompiled, order, cancelled));
+  if (graphs == nullptr) graphs = &own.emplace(compiledGraphs(order, cancelled));
   auto made = std::make_shared<const DeviceCode>(compileForDevice(*store_, order, *graphs, kind, cancelled));
   costs_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
   return made;
@@ -290,7 +290,7 @@ TierSelection::Code TierSelection::direct(const CompileOrder& order, const Graph
   const Stopwatch watch;
   std::optional<Graphs> own;
   if (graphs == nullptr) graphs = &own.emplace(directGraphs(order));
-  const DirectShape shape = directShape(expressions, rows, queue_.cuda->limits().multiprocessors);
+  const DirectOptions shape = directShape(expressions, rows, queue_.cuda->limits().multiprocessors);
   auto made = std::make_shared<const DeviceCode>(directForDevice(*store_, order, *graphs, kind, shape, cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) costs_.addMaking(&DeviceCosts::write, static_cast<double>(tokens), seconds * threads_);

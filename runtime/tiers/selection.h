@@ -67,7 +67,7 @@ class TierSelection {
                        std::span<const std::uint32_t> range = {}) const;
   void prepareFrontEnd(const ProgramSource& source);
   Code interpreted(const CompileOrder& order) const;
-  Graphs graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled) const;
+  Graphs graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled);
   Result<Code> make(CodeKind code, const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
                     std::size_t rows, const std::atomic<bool>& cancelled);
   Code direct(const CompileOrder& order, const Graphs* graphs, const KernelKind& kind, std::size_t rows,

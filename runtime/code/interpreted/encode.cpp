@@ -1,4 +1,4 @@
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 
 #include <algorithm>
 #include <memory>

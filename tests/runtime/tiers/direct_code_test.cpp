@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/ops.h"
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/tiers/held_pass.h"
@@ -290,7 +290,7 @@ TEST(DirectGrid, HasAtLeastOneRowBlock) {
 
 TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {
   const auto shape = [](std::size_t expressions, std::size_t rows) {
-    const DirectShape made = directShape(expressions, rows, 132);
+    const DirectOptions made = directShape(expressions, rows, 132);
     return std::pair(made.roots, made.window > 1);
   };
   EXPECT_EQ(shape(1, 1), std::pair(8U, true));
