@@ -100,7 +100,6 @@ struct ProgramSource {
  private:
   template <class Add>
   void setBlocks(std::size_t count, bool in_arena, const Add& add);
-  void finish();
   void setDerivation(const Derivation& what);
 };
 
