@@ -121,9 +121,9 @@ class Executor {
   /// options.data, on this executor's device, the code may read values kept with these data. Throws an ErrorException
   /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
-  /// Expected seconds of preparing and evaluating so many expressions of these tokens in all, of which only the ratio
-  /// of two executors' says something; and into how many parts such a population is divided (divide()) for both to be
-  /// over soonest, where each is evaluated once. `options` have the tier, the rows and the data, if these are known.
+  /// Expected seconds of preparing and evaluating this number of expressions, with these tokens in all; only the ratio
+  /// between two executors is meaningful. Then the number of parts into which divide() should cut such a population, if
+  /// it is evaluated once, to end soonest. `options` have the tier, and the rows and data if they are known.
   virtual std::pair<double, std::size_t> estimate(std::size_t /*expressions*/, std::size_t tokens,
                                                   const CompileOptions& /*options*/) const {
     return {static_cast<double>(tokens), 1};

@@ -1,4 +1,4 @@
-// The expressions of a program, what is to be compiled of them, and the state of a Program.
+// The expressions of a program, orders to compile them, and the state of a Program.
 #pragma once
 
 #include <cstddef>

@@ -50,7 +50,7 @@ class HostBatches final : public ProgramCode {
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
   /// In order of expression. Batches with a failure are left out.
   const std::vector<Failure>& failures() const noexcept { return failures_; }
-  /// What was made, and the seconds that passed, divided between passes and codegen in proportion to their core time.
+  /// The seconds are wall time, divided between passes and codegen in proportion to their core time.
   const ProgramInfo& info() const noexcept { return info_; }
   /// The parameter table with these values.
   AlignedBuffer table(std::span<const double> parameters, Precision precision) const;

@@ -8,7 +8,7 @@
 
 #include <tbb/parallel_for.h>
 
-#include "runtime/code/interpreted/sections.h"
+#include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
