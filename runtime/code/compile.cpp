@@ -76,7 +76,8 @@ class Batch {
   /// Loads the module that was read. If it must be divided, also reads its parts from the cache, into `space`, and
   /// loads them. Before make().
   void loadCached(const std::shared_ptr<KernelImage>& space) {
-    for (const Attempt& attempt : std::exchange(missing_, {})) load(attempt, std::exchange(found_, {}), space);
+    for (const Attempt& attempt : std::exchange(missing_, {})) load(attempt, found_, space);
+    found_.emplace<std::monostate>();
   }
   /// Makes the missing modules. In parallel with other batches.
   void make() {
