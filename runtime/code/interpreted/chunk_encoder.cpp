@@ -19,6 +19,15 @@
 
 namespace srjit {
 
+/// A program of one expression in an EncodedChunk; where its parts begin there.
+struct EncodedProgram {
+  std::size_t token, parameter;  ///< the first of its tokens and of its entries of the table
+  std::size_t code, constant;    ///< the first of its expression's
+  std::size_t codes;             ///< of its expression
+  std::size_t parameter_offset;  ///< ProgramSource::parameterOffset() of its expression
+  std::uint32_t nodes, slots, hash;
+};
+
 /// Finds programs by the content of their expressions. Const members are thread-safe.
 class EncodedGeneration {
  public:

@@ -57,14 +57,7 @@ struct SectionDraft {
 /// expression of more columns is a section of its own.
 std::vector<SectionDraft> findSections(const CompileOrder& order, const InterpreterLimits& limits);
 
-/// A program of one expression in an EncodedChunk; where its parts begin there.
-struct EncodedProgram {
-  std::size_t token, parameter;  ///< the first of its tokens and of its entries of the table
-  std::size_t code, constant;    ///< the first of its expression's
-  std::size_t codes;             ///< of its expression
-  std::size_t parameter_offset;  ///< ProgramSource::parameterOffset() of its expression
-  std::uint32_t nodes, slots, hash;
-};
+struct EncodedProgram;
 
 /// Of programs that one worker has encoded: a task of the host, or the device.
 struct EncodedFacts {
@@ -93,7 +86,7 @@ struct EncodedChunk : EncodedFacts {
   std::vector<Failure> failures = {};
 
   // Of the programs that the next generation may take, with their expressions:
-  std::vector<EncodedProgram> programs = {};
+  std::vector<EncodedProgram> programs;
   std::vector<std::int32_t> codes = {};
   std::vector<double> constants = {};
 
