@@ -9,7 +9,7 @@
 #include "passes/pass.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/ranges.h"
-#include "tools/failure.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

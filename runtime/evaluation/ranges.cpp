@@ -91,24 +91,7 @@ std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> me
   return std::nullopt;
 }
 
-Result<Dag> pipelineDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
-  std::vector<Expression> expressions;
-  for (const std::uint32_t e : members) expressions.push_back(program.expressions[e].expression());
-  return optimizedDag(expressions, *program.pipeline, program.precision, program.math);
-}
-
-Result<Dag> derivedDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
-  BatchOptimizer batch(program.precision, program.math, program.derivation);
-  Result<Dag> values = pipelineDag(members, program);
-  if (!values) return values;
-  for (std::size_t i = 0; i < members.size(); ++i) batch.add(*values, i, program.expressions[members[i]]);
-  return batch.take();
-}
-
-}  // namespace
-
-Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision,
-                         Math math) {
+Result<Dag> runPipeline(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math) {
   Dag dag = Dag::fromExpressions(members, precision);
   std::size_t done = 0;
   const auto failure = [&](std::string_view what) {
@@ -143,6 +126,22 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   const bool live = pipeline.passes().empty() || pipeline.passes().back().rewrite != nullptr;
   return live ? std::move(dag) : WorkingDag(std::move(dag)).result();
 }
+
+Result<Dag> pipelineDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
+  std::vector<Expression> expressions;
+  for (const std::uint32_t e : members) expressions.push_back(program.expressions[e].expression());
+  return runPipeline(expressions, *program.pipeline, program.precision, program.math);
+}
+
+Result<Dag> derivedDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
+  BatchOptimizer batch(program.precision, program.math, program.derivation);
+  Result<Dag> values = pipelineDag(members, program);
+  if (!values) return values;
+  for (std::size_t i = 0; i < members.size(); ++i) batch.add(*values, i, program.expressions[members[i]]);
+  return batch.take();
+}
+
+}  // namespace
 
 Result<Dag> graphOf(const CompileOrder& order) {
   order.deadline.check();

@@ -11,9 +11,7 @@
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/error.h"
-#include "ir/expression.h"
 #include "passes/dag.h"
-#include "passes/pass.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
 
@@ -43,13 +41,10 @@ inline constexpr std::size_t kInterpretedPerRange = 8, kCompiledPerRange = 16;
 /// interpreted in either tier, kInterpret or kCompile.
 std::vector<Range> rangesForHost(const ProgramSource& source, Tier tier, std::size_t longest = kMaxCodeLength);
 
-/// The graph of `members` after the passes, without dead nodes, which no root reaches; root i is members[i]. Passes may
-/// come from outside of the library, so their graphs are checked: errors are kInvalid with the name of the pass that
-/// threw, or whose graph does not match the members. Throws std::bad_alloc.
-Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
-
-/// The same of the expressions of the order, with its passes; the roots are their outputs. The graph passes the filter,
-/// for code of the tier. Throws an ErrorException (kLimit) if the deadline is over.
+/// The graph of the order's expressions after its passes, without dead nodes, which no root reaches; the roots are
+/// their outputs. Passes may come from outside of the library, so their graphs are checked: errors are kInvalid with
+/// the name of the pass that threw, or whose graph does not match the expressions. The graph passes the filter, for
+/// code of the tier. Throws std::bad_alloc, and an ErrorException (kLimit) if the deadline is over.
 Result<Dag> graphOf(const CompileOrder& order);
 
 /// The same, but isolates the expression for which a pass fails. Calls `take` with graphs of adjacent expressions of

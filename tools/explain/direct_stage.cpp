@@ -6,7 +6,6 @@
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

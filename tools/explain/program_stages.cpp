@@ -7,7 +7,6 @@
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "ir/ops.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {
