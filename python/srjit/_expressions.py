@@ -224,7 +224,7 @@ def population_of(expressions: Any, language: str = "infix", names: Sequence[str
     if isinstance(expressions, str):
         return parse(expressions, language, names, max_nodes=max_nodes)
     if not hasattr(expressions, "free_symbols"):
-        expressions = list(expressions)
+        expressions = list(expressions) if isinstance(expressions, Iterable) else [expressions]
         if all(isinstance(expression, str) for expression in expressions):
             return parse(expressions, language, names, max_nodes=max_nodes)
         if not all(hasattr(expression, "free_symbols") for expression in expressions):
