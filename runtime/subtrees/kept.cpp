@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "compiler/direct/emitter.h"
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/evaluation/ranges.h"
 
 namespace srjit {
 namespace {

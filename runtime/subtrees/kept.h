@@ -21,7 +21,7 @@
 
 #include "ir/expression.h"
 #include "runtime/evaluation/dataset_state.h"
-#include "runtime/evaluation/graph_filter.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/subtrees/costs.h"
 #include "runtime/subtrees/graph.h"
 
