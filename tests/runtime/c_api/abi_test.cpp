@@ -10,7 +10,7 @@
 
 #include "ir/losses.h"
 #include "runtime/c_api/srjit.h"
-#include "runtime/c_api/structs.h"
+#include "runtime/c_api/arguments.h"
 #include "runtime/fit_options.h"
 
 namespace srjit {
