@@ -8,7 +8,6 @@
 
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
