@@ -6,7 +6,6 @@
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "passes/pass.h"
-#include "runtime/subtrees/costs.h"
 
 namespace srjit {
 namespace {
