@@ -2,9 +2,36 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <optional>
+#include <stop_token>
+#include <variant>
 
 #include "runtime/c_api/handles.h"
 #include "runtime/loss_text.h"
+
+namespace srjit::c_api {
+
+/// An evaluation in flight, or what it gave: an error, or a value until it is taken.
+template <class Value>
+struct Flight {
+  explicit Flight(Pending<Value> evaluation) : pending(std::move(evaluation)) {}
+
+  std::optional<Pending<Value>> pending;
+  std::optional<Result<Value>> result = {};
+};
+
+}  // namespace srjit::c_api
+
+struct srjit_stop {
+  std::stop_source source = {};
+};
+
+struct srjit_pending {
+  std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
+               srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>
+      flight;
+  srjit::c_api::Origin origin;
+};
 
 namespace srjit::c_api {
 

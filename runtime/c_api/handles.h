@@ -1,16 +1,13 @@
-// What the handles of srjit.h are, and what all of its calls have in common.
+// What the handles of srjit.h are, but for those of one file, and what all of its calls have in common.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "ir/error.h"
@@ -27,15 +24,6 @@ struct Origin {
   std::size_t expressions = 0;
   /// Failures of texts, in order; null: none. They replace those of the empty expressions that stand for the texts.
   std::shared_ptr<const std::vector<Failure>> texts = {};
-};
-
-/// An evaluation in flight, or what it gave: an error, or a value until it is taken.
-template <class Value>
-struct Flight {
-  explicit Flight(Pending<Value> evaluation) : pending(std::move(evaluation)) {}
-
-  std::optional<Pending<Value>> pending;
-  std::optional<Result<Value>> result = {};
 };
 
 }  // namespace srjit::c_api
@@ -62,17 +50,6 @@ struct srjit_program {
 
 struct srjit_failures {
   std::vector<srjit::Failure> list;
-};
-
-struct srjit_stop {
-  std::stop_source source = {};
-};
-
-struct srjit_pending {
-  std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
-               srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>
-      flight;
-  srjit::c_api::Origin origin;
 };
 
 namespace srjit::c_api {

@@ -21,6 +21,22 @@ void include(T& all, T own, OfSeveral how) {
   if (how == OfSeveral::kMost) all = std::max(all, own);
 }
 
+struct PoolData final : Residence {
+  explicit PoolData(Replicas made) : replicas(std::move(made)) {}
+  SubtreeStats subtrees() const override {
+    SubtreeStats all;
+    for (const auto& replica : replicas) {
+      if (replica == nullptr) continue;
+      const SubtreeStats own = Dataset(replica).subtrees();
+#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
+#include "runtime/platform/counters.def"
+    }
+    return all;
+  }
+
+  const Replicas replicas;
+};
+
 }  // namespace
 
 PoolDevices::PoolDevices(std::vector<PoolDevice> devices) : devices_(std::move(devices)), lost_(devices_.size()) {}
@@ -110,16 +126,7 @@ std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::spa
   return ends;
 }
 
-SubtreeStats PoolData::subtrees() const {
-  SubtreeStats all;
-  for (const auto& replica : replicas) {
-    if (replica == nullptr) continue;
-    const SubtreeStats own = Dataset(replica).subtrees();
-#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
-#include "runtime/platform/counters.def"
-  }
-  return all;
-}
+std::shared_ptr<Residence> residenceOf(Replicas replicas) { return std::make_shared<PoolData>(std::move(replicas)); }
 
 std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data) {
   const auto* const placed = dynamic_cast<const PoolData*>(data.residence.get());

@@ -116,12 +116,9 @@ struct PoolShare {
 using PoolShares = std::vector<PoolShare>;
 
 /// Data of several devices, in their order: the same numbers on each, null where they could not be placed.
-struct PoolData final : Residence {
-  std::vector<std::shared_ptr<const Dataset::State>> replicas;
-
-  SubtreeStats subtrees() const override;
-};
-/// The data that a pool has placed; of other data none.
+using Replicas = std::vector<std::shared_ptr<const Dataset::State>>;
+std::shared_ptr<Residence> residenceOf(Replicas replicas);
+/// The replicas of data that a pool has placed; of other data none.
 std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data);
 /// What a device has of data; null if it could not be placed there.
 inline std::shared_ptr<const Dataset::State> replicaOn(const Dataset::State& data, std::size_t device) {
