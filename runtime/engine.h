@@ -83,8 +83,8 @@ class Engine {
   Result<Dataset> rows(const Dataset& data, std::size_t first, std::size_t count) const;
   /// `groups` different groups of kRowsPerGroup adjacent rows, drawn with the seed and without replacement, each set of
   /// groups with the same probability; in the order of `data`. The last group of `data` may have fewer rows. The same
-  /// rows, groups and seed give the same groups on every machine and in every version (runtime/evaluation/selection.h
-  /// has the algorithm). Errors: kInvalid unless 0 < groups <= data.rowGroups().
+  /// rows, groups and seed give the same groups on every machine and in every version
+  /// (runtime/evaluation/dataset_state.h has the algorithm). Errors: kInvalid unless 0 < groups <= data.rowGroups().
   Result<Dataset> sample(const Dataset& data, std::size_t groups, std::uint64_t seed) const;
   /// All rows, with other weights than before, or with weights that `data` do not have. Errors: kInvalid as for the
   /// weights of upload(), and for data without a target.

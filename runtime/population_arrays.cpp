@@ -24,8 +24,7 @@ PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Lan
   std::vector<Token> tokens;
   for (const std::string& text : texts) {
     tokens.clear();
-    auto parsed = parseTokens(text, language, columns, tokens, max_nodes);
-    if (parsed) {
+    if (auto parsed = parseTokens(text, language, columns, tokens, max_nodes)) {
       arrays.add(tokens);
     } else {
       arrays.addFailure(std::move(parsed).error());
@@ -36,11 +35,10 @@ PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Lan
 
 PopulationArrays PopulationArrays::copy(const PopulationView& population, std::size_t max_nodes) {
   PopulationArrays arrays;
+  Population::Block block;
   for (std::size_t e = 0; e < population.size(); ++e) {
-    Population::Block block;
-    Status valid = block.add(population, e, max_nodes);
-    if (valid) {
-      arrays.add(block[0].expression().tokens());
+    if (Status valid = block.add(population, e, max_nodes)) {
+      arrays.add(block[e].expression().tokens());
     } else {
       arrays.addFailure(std::move(valid).error());
     }

@@ -7,8 +7,8 @@
 #include "compiler/lowering/source_map.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
-#include "runtime/evaluation/code_groups.h"
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/evaluation/ranges.h"
 #include "tools/failure.h"
 
 namespace srjit {
@@ -50,13 +50,14 @@ Places divided(const std::vector<SourceLine>& lines, const KernelOptions& option
     if (!places.empty()) kernels.emplace_back(places.front(), places.back());
   } else if (code == KernelCode::kDevice) {
     const CodeWeights weights = codeWeights(options.precision, options.math);
-    for (const KernelGroup& group : groupForKernels(good, order, weights, options.longest).groups) {
-      kernels.emplace_back(places[group.expressions.front()], places[group.expressions.back()]);
+    std::vector<std::uint32_t> too_long;
+    for (const Range& range : rangesForDevice(good, order, weights, too_long, options.longest)) {
+      kernels.emplace_back(places[range.expressions.front()], places[range.expressions.back()]);
     }
   } else {
     const Tier tier = code == KernelCode::kHost ? Tier::kCompile : Tier::kInterpret;
-    for (const HostGroup& group : groupForHost(good, tier, options.longest)) {
-      kernels.emplace_back(places[group.first], places[group.last - 1]);
+    for (const Range& range : rangesForHost(good, tier, options.longest)) {
+      kernels.emplace_back(places[range.expressions.front()], places[range.expressions.back()]);
     }
   }
   return kernels;

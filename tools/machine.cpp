@@ -17,7 +17,7 @@
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
 #include "runtime/cache/kernels.h"
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 #include "runtime/cuda/context.h"
 #include "runtime/tiers/direct_self_test.h"
 #include "tools/search/report/gnuplot.h"

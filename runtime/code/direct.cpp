@@ -1,4 +1,4 @@
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,12 +8,12 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
-#include "runtime/code/interpreted/encode.h"
 #include "runtime/platform/clock.h"
 
 namespace srjit {
@@ -21,20 +21,45 @@ namespace {
 
 constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 
+template <class T>
+std::size_t heldBytes(const std::vector<T>& array) {
+  return array.capacity() * sizeof(T);
+}
+
+struct DirectScratch {
+  DirectOptions options;
+  std::optional<tbb::enumerable_thread_specific<DirectEmitter>> emitters;  ///< for the options
+  std::vector<DirectPart> parts;
+  KernelImage image;
+
+  /// Without the emitters, which hold no more than the largest graph takes, one per thread.
+  std::size_t bytes() const noexcept {
+    std::size_t bytes = heldBytes(image.code);
+    for (const DirectPart& part : parts) {
+      bytes += heldBytes(part.words) + heldBytes(part.groups) + heldBytes(part.parameters) + heldBytes(part.outputs) +
+               heldBytes(part.exits) + heldBytes(part.refused);
+    }
+    return bytes;
+  }
+};
+
 class DirectMaker {
  public:
-  DirectMaker(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind, const DirectShape& shape,
-              const std::atomic<bool>& cancelled)
-      : request_(request), graphs_(graphs), cancelled_(cancelled) {
-    options_.architecture = request.queue.cuda->limits().capability;
-    options_.precision = request.source.precision;
-    options_.math = request.source.math;
+  DirectMaker(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
+              DirectOptions shape, const std::atomic<bool>& cancelled)
+      : store_(store),
+        order_(order),
+        source_(order.source),
+        graphs_(graphs),
+        cancelled_(cancelled),
+        options_(std::move(shape)) {
+    options_.architecture = store.queue().cuda->limits().capability;
+    options_.precision = source_.precision;
+    options_.math = source_.math;
     options_.loss = kind.loss;
-    options_.roots = shape.roots;
-    options_.window = shape.window;
-    options_.subroutines = shape.subroutines && !isDouble(options_.precision);
-    scratch_ = request.store.directScratch().take();
-    if (scratch_ == nullptr) scratch_ = std::make_unique<DirectScratch>();
+    options_.subroutines = options_.subroutines && !isDouble(options_.precision);
+    scratch_ = store.directScratch().take<DirectScratch>();
+    if (scratch_ == nullptr) scratch_ = std::make_shared<DirectScratch>();
     if (scratch_->emitters && scratch_->options == options_) return;
     scratch_->options = options_;
     scratch_->emitters.emplace([options = options_] { return DirectEmitter::create(options).value(); });
@@ -47,16 +72,16 @@ class DirectMaker {
     Result<DirectImage> image = linkDirect(parts_, options_);
     interpretTheRest(image.ok());
     if (!image) {
-      code_.report.compile_error = std::move(image).error();
+      code_.status.error = std::move(image).error();
     } else if (!image->groups.empty()) {
       load(*image);
     }
-    code_.report.nodes += graphs_.nodes;
-    code_.report.tokens = request_.source.tokens;
-    code_.report.seconds_passes += graphs_.seconds;
-    code_.report.seconds_codegen = watch.seconds();
+    code_.info.nodes_after += graphs_.nodes;
+    code_.info.nodes_before = source_.tokens;
+    code_.info.seconds_passes += graphs_.seconds;
+    code_.info.seconds_codegen = watch.seconds();
     // Not after an exception, which may leave work half done in it.
-    request_.store.directScratch().giveBack(std::move(scratch_));
+    store_.directScratch().giveBack(std::move(scratch_));
     return std::move(code_);
   }
 
@@ -80,7 +105,7 @@ class DirectMaker {
     });
   }
 
-  const std::vector<std::uint32_t>& expressionsOf(std::size_t c) const { return graphs_.groups[c].expressions; }
+  const std::vector<std::uint32_t>& expressionsOf(std::size_t c) const { return graphs_.ranges[c].expressions; }
 
   /// What the entries of a part's tables are in this program.
   void fillTables(std::size_t c) {
@@ -91,11 +116,11 @@ class DirectMaker {
       if (number >= parameters.size()) {
         tables.numbers.addLiteral(0);  // padding
       } else {
-        tables.numbers.add(parameters[number], offsetOf(parameters[number], request_.source, expressionsOf(c)));
+        tables.numbers.add(parameters[number], offsetOf(parameters[number], source_, expressionsOf(c)));
       }
     }
     tables.outputs.reserve(part.outputs.size());
-    const std::size_t first = request_.source.outputOffset(expressionsOf(c).front());
+    const std::size_t first = source_.outputOffset(expressionsOf(c).front());
     for (const std::uint32_t root : part.outputs) {
       const bool is_root = root != DirectPart::kNoRoot;
       tables.expressions += is_root ? 1 : 0;
@@ -106,8 +131,7 @@ class DirectMaker {
   /// Encodes the refused expressions; all if the parts were not `linked`. If one output of an expression was refused,
   /// all its outputs are encoded; the kernels then write some outputs twice, with the same bits.
   void interpretTheRest(bool linked) {
-    const ProgramSource& source = request_.source;
-    const auto hasOutputs = [&](std::uint32_t e) { return source.outputOffset(e) < source.outputOffset(e + 1); };
+    const auto hasOutputs = [&](std::uint32_t e) { return source_.outputOffset(e) < source_.outputOffset(e + 1); };
     std::vector<std::uint32_t> rest;
     for (std::size_t c = 0; c < parts_.size(); ++c) {
       if (!linked) std::ranges::copy_if(expressionsOf(c), std::back_inserter(rest), hasOutputs);
@@ -117,26 +141,25 @@ class DirectMaker {
       }
     }
     if (!rest.empty()) {
-      code_ = encodeForDevice(request_.withChosen(rest));
-      if (linked) code_.report.direct_gaps = refusal(rest);
+      code_ = encodeForDevice(store_, order_.of(rest));
+      if (linked) code_.direct_gaps = refusal(rest);
     }
     code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
     std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
   std::uint32_t expressionOf(std::size_t c, std::size_t root) const {
-    const ProgramSource& source = request_.source;
     std::uint32_t e = expressionsOf(c).front();
-    if (!source.derivation) return e + static_cast<std::uint32_t>(root);
-    const std::size_t output = source.outputOffset(e) + root;
-    while (source.outputOffset(e + 1) <= output) ++e;
+    if (!source_.derivation) return e + static_cast<std::uint32_t>(root);
+    const std::size_t output = source_.outputOffset(e) + root;
+    while (source_.outputOffset(e + 1) <= output) ++e;
     return e;
   }
 
   Error refusal(std::span<const std::uint32_t> refused) const {
     return {Errc::kUnsupported,
             fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", refused.size(),
-                        request_.source.expressions.size(), refused.front() + 1, tooLongText(options_)),
+                        source_.expressions.size(), refused.front() + 1, tooLongText(options_)),
             {}};
   }
 
@@ -145,9 +168,9 @@ class DirectMaker {
     const KernelDescription kernel = directKernel(image, parts_);
     KernelImage& loadable = scratch_->image;
     writeCubin({&kernel, 1}, options_.architecture, loadable.code);
-    const CurrentContext current(*request_.queue.cuda);
+    const CurrentContext current(*store_.queue().cuda);
     DirectCode direct;
-    direct.module = Module(request_.queue.cuda, loadable);
+    direct.module = Module(store_.queue().cuda, loadable);
     direct.kernel = direct.module.kernel(kDirectKernel);
     direct.groups = image.groups.size();
     direct.has_subroutines = image.has_subroutines;
@@ -165,7 +188,7 @@ class DirectMaker {
   }
 
   void upload(DirectCode& direct, std::span<const DirectGroup> groups, std::span<const std::uint32_t> outputs) const {
-    const DeviceQueue& queue = request_.queue;
+    const DeviceQueue& queue = store_.queue();
     const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(groups.size_bytes() + outputs.size_bytes());
     auto* const bytes = static_cast<std::byte*>(staging->data());
     std::memcpy(bytes, groups.data(), groups.size_bytes());
@@ -176,37 +199,25 @@ class DirectMaker {
     queue.uploads->complete([&] { queue.uploads->copyToDevice(direct.group_table, bytes, direct.memory.bytes()); });
   }
 
-  const CodeRequest& request_;
+  KernelStore& store_;
+  const CompileOrder& order_;
+  const ProgramSource& source_;
   const Graphs& graphs_;
   const std::atomic<bool>& cancelled_;
   DirectOptions options_;
-  std::unique_ptr<DirectScratch> scratch_;
+  std::shared_ptr<DirectScratch> scratch_;
   std::span<DirectPart> parts_;  ///< in the scratch
   std::vector<Tables> tables_;   ///< of each part
   DeviceCode code_;
 };
 
-template <class T>
-std::size_t heldBytes(const std::vector<T>& array) {
-  return array.capacity() * sizeof(T);
-}
-
 }  // namespace
-
-std::size_t DirectScratch::bytes() const noexcept {
-  std::size_t bytes = heldBytes(image.code);
-  for (const DirectPart& part : parts) {
-    bytes += heldBytes(part.words) + heldBytes(part.groups) + heldBytes(part.parameters) + heldBytes(part.outputs) +
-             heldBytes(part.exits) + heldBytes(part.refused);
-  }
-  return bytes;
-}
 
 bool hasDirectTier(const DeviceLimits& limits) noexcept {
   return std::ranges::find(directArchitectures(), limits.capability) != directArchitectures().end();
 }
 
-DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
+DirectOptions directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
   constexpr std::size_t kBlocks = 4;  // of a multiprocessor, at least: 32 warps
   constexpr unsigned kLeastRoots = 8;
   const std::size_t parts = ceilDivide(rows, kFewWarps * kGroupRows);
@@ -214,12 +225,16 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
   unsigned roots = kDirectRoots;
   while (roots > kLeastRoots && blocks(roots) < kBlocks * multiprocessors) roots /= 2;
   const bool is_little = blocks(roots) < kBlocks * multiprocessors;
-  return {.roots = roots, .window = is_little ? DirectOptions().window : 1, .subroutines = !is_little};
+  DirectOptions shape;
+  shape.roots = roots;
+  if (!is_little) shape.window = 1;
+  shape.subroutines = !is_little;
+  return shape;
 }
 
-DeviceCode directForDevice(const CodeRequest& request, const Graphs& graphs, const KernelKind& kind,
-                           const DirectShape& shape, const std::atomic<bool>& cancelled) {
-  return DirectMaker(request, graphs, kind, shape, cancelled).run();
+DeviceCode directForDevice(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
+                           const DirectOptions& shape, const std::atomic<bool>& cancelled) {
+  return DirectMaker(store, order, graphs, kind, shape, cancelled).run();
 }
 
 std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) {
@@ -232,16 +247,16 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) 
                {}};
 }
 
-DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept {
+DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, bool has_subroutines,
+                      unsigned multiprocessors) noexcept {
   // More blocks shorten the tail of the launch, but each takes time to start. With more groups than multiprocessors,
   // warps wait for fetches of code: in larger blocks more warps run the fetched code. Code with subroutines is longest,
   // so a multiprocessor has one group of it at a time.
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
-  const std::size_t groups = work.groups;
   const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);
-  const std::size_t many = work.has_subroutines ? kDirectMostWarps : kManyWarps;
+  const std::size_t many = has_subroutines ? kDirectMostWarps : kManyWarps;
   const std::size_t warps = groups > multiprocessors ? many : kFewWarps;
-  const std::size_t resident = kRegisters / (kWarpLanes * warps * std::max(work.registers, 32U));
+  const std::size_t resident = kRegisters / (kWarpLanes * warps * std::max(registers, 32U));
   const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
   const std::size_t most = ceilDivide(row_groups, warps);
   const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);
@@ -255,36 +270,6 @@ DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multipr
     best_use = use;
   }
   return {static_cast<std::uint32_t>(best), static_cast<std::uint32_t>(warps)};
-}
-
-void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
-                  DirectGrid grid) {
-  const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
-  grid.row_blocks =
-      std::min(grid.row_blocks, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
-  DirectArguments arguments{.columns = rows.columns,
-                            .target = rows.target,
-                            .weights = rows.weights,
-                            .counts = buffers.results + buffers.channel_stride * buffers.element,
-                            .kept_weights = buffers.results + 2 * buffers.channel_stride * buffers.element,
-                            .results = buffers.results,
-                            .numbers = buffers.numbers,
-                            .outputs = code.outputs,
-                            .groups = code.group_table,
-                            .rows = static_cast<std::uint32_t>(rows.rows),
-                            .column_stride = bytes(rows.column_stride),
-                            .row_stride = bytes(rows.row_stride),
-                            .output_stride = bytes(buffers.output_stride),
-                            .row_jump = directRowJump(grid),
-                            .warps = grid.warps};
-  for (std::size_t first = 0; first < code.groups; first += kMaxGridY) {
-    arguments.groups = code.group_table + first * sizeof(DirectGroup);
-    stream.launch({.kernel = code.kernel.get(),
-                   .grid_x = grid.row_blocks,
-                   .grid_y = static_cast<unsigned>(std::min<std::size_t>(kMaxGridY, code.groups - first)),
-                   .block_threads = kWarpLanes * grid.warps,
-                   .arguments = addressesOf(arguments)});
-  }
 }
 
 }  // namespace srjit

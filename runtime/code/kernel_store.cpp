@@ -1,5 +1,7 @@
 #include "runtime/code/kernel_store.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,7 +9,7 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/totals_kernel.h"
-#include "runtime/platform/clock.h"
+#include "runtime/code/interpreted/device_encoding.h"
 
 namespace srjit {
 namespace {
@@ -19,11 +21,30 @@ unsigned numberOf(const KernelKind& kind) {
          8 * static_cast<unsigned>(kind.loss->term);
 }
 
+bool isMeasured(const DeviceShare::Work& work) { return work.first > 0 && work.second > 0; }
+double rateOf(const DeviceShare::Work& work) { return static_cast<double>(work.first) / work.second; }
+
 }  // namespace
 
-KernelStore::KernelStore(std::shared_ptr<const Cuda> cuda, std::shared_ptr<const ImageMaker> images,
+double DeviceShare::of(double by_costs) const noexcept {
+  const double ratio = ratioFrom(by_costs);
+  return std::clamp(ratio / (1 + ratio), by_costs / 4, std::max(by_costs, kMost));
+}
+
+void DeviceShare::record(double by_costs, const Work& device, const Work& host) noexcept {
+  if (!isMeasured(device) || !isMeasured(host)) return;
+  ratio_.store(std::sqrt(ratioFrom(by_costs) * rateOf(device) / rateOf(host)), std::memory_order_relaxed);
+}
+
+double DeviceShare::ratioFrom(double by_costs) const noexcept {
+  const double ratio = ratio_.load(std::memory_order_relaxed);
+  return ratio == 0 ? by_costs / (1 - by_costs) : ratio;
+}
+
+KernelStore::KernelStore(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<const ImageMaker> images,
                          std::shared_ptr<KernelCache> cache, Precision precision, Math math)
-    : cuda_(std::move(cuda)),
+    : queue_(std::move(queue)),
+      cuda_(queue_->cuda),
       images_(std::move(images)),
       cache_(std::move(cache)),
       precision_(precision),
@@ -50,11 +71,9 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   const std::lock_guard lock(mutex_);
   auto found = tables_.find(variant);
   if (found == tables_.end()) {
-    const std::span<const Op> ops = opsOf(variant.family);
-    InterpreterSpec spec{.precision = precision_,
-                         .math = math_,
-                         .ops = {ops.begin(), ops.end()},
-                         .rows_per_thread = variant.rows_per_thread};
+    const std::span<const Op> ops = opsOf(variant.first);
+    InterpreterSpec spec{
+        .precision = precision_, .math = math_, .ops = {ops.begin(), ops.end()}, .rows_per_thread = variant.second};
     found = tables_.try_emplace(variant, std::move(spec)).first;
   }
   return found->second;
@@ -103,7 +122,7 @@ Result<Kernel> KernelStore::interpreter(const InterpreterVariant& variant, const
   const KernelNumber number{variant, numberOf(kind)};
   if (const auto kernel = kept(number)) return *kernel;
   const HandlerTable& handlers = table(variant);
-  const DeviceOptions made_for = options(kind, variant.rows_per_thread);
+  const DeviceOptions made_for = options(kind, variant.second);
   return keep(number, keyOfInterpreter(handlers, made_for, identity_), kInterpreterKernel,
               [&] { return images_->interpreter(handlers, made_for); });
 }
@@ -122,13 +141,13 @@ std::shared_ptr<const FrontEnd> KernelStore::frontEnd() {
 
 bool KernelStore::hasFrontEndImage() { return cache_->has(keyOfFrontEnd(options({}, 4), identity_)); }
 
-Status KernelStore::makeFrontEnd(const std::shared_ptr<const Stream>& stream) {
+Status KernelStore::makeFrontEnd() {
   const DeviceOptions made_for = options({}, 4);
   auto module = load(keyOfFrontEnd(made_for, identity_), [&] { return images_->frontEnd(made_for); });
   if (!module) return std::move(module).error();
   const HandlerTable& handlers = table({OpFamily::kAll, 8});
   const CurrentContext current(*cuda_);
-  auto made = std::make_shared<const FrontEnd>(std::move(*module), stream, precision_, math_, handlers);
+  auto made = std::make_shared<const FrontEnd>(std::move(*module), queue_->uploads, precision_, math_, handlers);
   const std::lock_guard lock(mutex_);
   front_end_ = std::move(made);
   return okStatus();
@@ -152,12 +171,14 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, st
 }
 
 FoundRows KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  if (auto known = loaded(key)) return {.module = std::move(known), .image = nullptr};
-  return {.module = nullptr, .image = cache_->find(key, space)};
+  if (auto known = loaded(key)) return std::shared_ptr<const Module>(std::move(known));
+  if (auto image = cache_->find(key, space)) return std::shared_ptr<const KernelImage>(std::move(image));
+  return {};
 }
 
 std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const FoundRows& found) {
-  return found.module != nullptr ? found.module : load(key, *found.image);
+  const auto* const loaded = std::get_if<std::shared_ptr<const Module>>(&found);
+  return loaded != nullptr ? *loaded : load(key, *std::get<std::shared_ptr<const KernelImage>>(found));
 }
 
 }  // namespace srjit

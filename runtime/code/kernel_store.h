@@ -1,6 +1,8 @@
 // One device's kernels: made by an ImageMaker, kept by a KernelCache, loaded once.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,16 +10,13 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "compiler/interpreter/op_family.h"
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
-#include "runtime/code/interpreted/device_share.h"
-#include "runtime/code/interpreted/encode_scratch.h"
-#include "runtime/code/interpreted/front_end.h"
-#include "runtime/code/scratch.h"
-#include "runtime/cuda/handles.h"
+#include "runtime/gpu/queue.h"
 
 namespace srjit {
 
@@ -29,28 +28,73 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
-/// A module that need not be made: loaded already, or its image.
-struct FoundRows {
-  std::shared_ptr<const Module> module;
-  std::shared_ptr<const KernelImage> image;
+/// A module that need not be made: loaded already, or its image; or nothing.
+using FoundRows = std::variant<std::monostate, std::shared_ptr<const Module>, std::shared_ptr<const KernelImage>>;
 
-  bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
+/// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its rows per
+/// thread.
+using InterpreterVariant = std::pair<OpFamily, unsigned>;
+
+class FrontEnd;
+
+/// The share of a population that a device encodes while the host's threads encode the rest, so that both end at about
+/// the same time. At first it is the share by the costs of both (shareOfDevice() in costs.h), then what both took
+/// decides. Thread-safe.
+class DeviceShare {
+ public:
+  /// Clamps the measured share to [by_costs / 4, kMost], so that both sides stay measurable.
+  static constexpr double kMost = 0.95;
+  double of(double by_costs) const noexcept;
+
+  /// The expressions that one side has encoded, and the seconds, with what its threads did for others meanwhile.
+  using Work = std::pair<std::size_t, double>;
+  /// Takes the geometric mean of a population's ratio and the ratio so far, since one population may be unusual. Leaves
+  /// out work that was not measured. If two threads call this at once, one call may be lost.
+  void record(double by_costs, const Work& device, const Work& host) noexcept;
+
+ private:
+  double ratioFrom(double by_costs) const noexcept;
+
+  /// How many times as many expressions the device encodes as the host, in the same time; 0: unknown.
+  std::atomic<double> ratio_ = 0;
 };
 
-/// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
-struct InterpreterVariant {
-  OpFamily family = OpFamily::kAll;
-  unsigned rows_per_thread = 8;
+/// Scratch memory of code generation, kept from one program to the next: new memory costs more than writing to it,
+/// since the system maps it page by page. Keeps the last scratch that was given back, unless it is large. Thread-safe.
+class ScratchPool {
+ public:
+  static constexpr std::size_t kMostBytes = std::size_t{128} << 20;  ///< that lie idle
 
-  friend auto operator<=>(const InterpreterVariant&, const InterpreterVariant&) = default;
+  /// Contents are left over from the program before. Null if there is none. A pool has scratches of one type.
+  template <class Scratch>
+  std::shared_ptr<Scratch> take() {
+    const std::lock_guard lock(mutex_);
+    return std::static_pointer_cast<Scratch>(std::exchange(idle_, nullptr));
+  }
+  /// With `replaces`, instead of one that was given back meanwhile; otherwise that one stays. `Scratch` has bytes().
+  template <class Scratch>
+  void giveBack(std::shared_ptr<Scratch> scratch, bool replaces = true) {
+    if (scratch->bytes() > kMostBytes) return;
+    std::shared_ptr<void> given = std::move(scratch);
+    const std::lock_guard lock(mutex_);
+    if (replaces || idle_ == nullptr) idle_.swap(given);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<void> idle_;
 };
 
 /// Thread-safe. Functions that load modules need no current context. They throw CudaFailure and std::bad_alloc; what
 /// the ImageMaker or the compiler refuses is an Error.
 class KernelStore {
  public:
-  KernelStore(std::shared_ptr<const Cuda> cuda, std::shared_ptr<const ImageMaker> images,
+  KernelStore(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<const ImageMaker> images,
               std::shared_ptr<KernelCache> cache, Precision precision, Math math);
+
+  /// The device, and the streams of the engine that code is made for.
+  DeviceQueue& queue() const noexcept { return *queue_; }
+  const std::shared_ptr<DeviceQueue>& sharedQueue() const noexcept { return queue_; }
 
   /// The handlers of a variant; handlers of two variants of one family have the same numbers.
   const HandlerTable& table(const InterpreterVariant& variant);
@@ -63,8 +107,8 @@ class KernelStore {
   /// Whether makeFrontEnd() would only have to load the image, as far as is known without reading it.
   bool hasFrontEndImage();
   DeviceShare& deviceShare() noexcept { return device_share_; }
-  /// Makes it, with its tables on the device by way of `stream`. Once is enough.
-  Status makeFrontEnd(const std::shared_ptr<const Stream>& stream);
+  /// Makes it, with its tables on the device. Once is enough.
+  Status makeFrontEnd();
 
   /// What the functions below find the kernels of these graphs by.
   KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
@@ -84,10 +128,10 @@ class KernelStore {
   Math math() const noexcept { return math_; }
   /// ImageMaker::identity().
   const std::string& identity() const noexcept { return identity_; }
-  const KernelCache& cache() const noexcept { return *cache_; }
-  /// Scratch memory for making direct code of this precision and mode.
-  ScratchPool<DirectScratch>& directScratch() noexcept { return direct_scratch_; }
-  ScratchPool<EncodeScratch>& encodeScratch() noexcept { return encode_scratch_; }
+  const std::shared_ptr<KernelCache>& cache() const noexcept { return cache_; }
+  /// Scratch memory for code of this precision and mode.
+  ScratchPool& directScratch() noexcept { return direct_scratch_; }
+  ScratchPool& encodeScratch() noexcept { return encode_scratch_; }
 
  private:
   using Make = KernelCache::Make;
@@ -100,17 +144,18 @@ class KernelStore {
   Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
   std::optional<Kernel> kept(const KernelNumber& number);
 
-  std::shared_ptr<const Cuda> cuda_;
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<const Cuda> cuda_;  ///< of the queue
   std::shared_ptr<const ImageMaker> images_;
   std::shared_ptr<KernelCache> cache_;
   Precision precision_;
   Math math_;
   std::string identity_;
-  ScratchPool<DirectScratch> direct_scratch_;
+  ScratchPool direct_scratch_;
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;
-  ScratchPool<EncodeScratch> encode_scratch_;                  ///< its encoders read a table
+  ScratchPool encode_scratch_;                                 ///< its encoders read a table
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;

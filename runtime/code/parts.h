@@ -79,21 +79,6 @@ struct DirectCode {
   CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
 };
 
-/// How code was made, for the program's status and for the costs of tiers. No evaluation depends on it.
-struct CodeReport {
-  std::optional<Error> compile_error;  ///< why expressions that were to be compiled are interpreted
-  std::optional<Error> direct_gaps;    ///< which expressions have no direct code, and why; of direct code only
-  std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
-  std::size_t recurring = 0;           ///< ProgramInfo::recurring
-  std::size_t on_device = 0;           ///< ProgramInfo::encoded_on_device
-  std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
-  double seconds_passes = 0, seconds_codegen = 0;
-  double seconds_reading = 0;   ///< of codegen: waiting for kernels that are found in the cache and read
-  double seconds_loading = 0;   ///< of codegen: loading those by the driver
-  std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
-  double made_seconds = 0;      ///< of one core, that making those took
-};
-
 /// The code of a program. Invariant: every expression that it was made for is in exactly one of its parts, or among its
 /// failures; no kernel writes results of a failure, except for expressions that were not valid, which are the constant
 /// NaN. Immutable once made. Cancelled code has neither parts nor all failures, and is not evaluated.
@@ -103,29 +88,17 @@ struct DeviceCode {
   std::optional<CompiledCode> compiled;
   std::optional<DirectCode> direct;
   std::vector<Failure> failures;  ///< in order of expression
-  CodeReport report;
+  // How it was made, for the program's info and status, and for the costs of tiers. No evaluation depends on it.
+  ProgramInfo info{};      ///< nodes_before are those that costs are per; how much graphs share depends on the batches
+  ProgramStatus status{};  ///< seconds of reading and loading; why expressions that were to be compiled are interpreted
+  std::optional<Error> direct_gaps;  ///< which expressions have no direct code, and why; of direct code only
+  std::size_t made_tokens = 0;       ///< of expressions whose kernels were made for this, not found in the cache
+  double made_seconds = 0;           ///< of one core, that making those took
 
   ServedExpressions served() const noexcept {
     return {.interpreted = interpreter ? interpreter->programs() : 0,
             .direct = direct ? direct->expressions : 0,
             .compiled = compiled ? compiled->expressions : 0};
-  }
-};
-
-/// The input of code generation. References must outlive the call.
-struct CodeRequest {
-  const ProgramSource& source;
-  std::span<const std::uint32_t> chosen;  ///< expressions, ascending; directForDevice() takes all
-  DeviceQueue& queue;
-  KernelStore& store;
-  unsigned threads;
-  GraphFilter* filter = nullptr;  ///< as in GraphSource
-  Deadline deadline = {};         ///< as in GraphSource
-
-  GraphSource graphSource() const noexcept { return {source, filter, deadline}; }
-  /// The same for other expressions.
-  CodeRequest withChosen(std::span<const std::uint32_t> expressions) const noexcept {
-    return {source, expressions, queue, store, threads, filter, deadline};
   }
 };
 

@@ -258,22 +258,13 @@ Result<Pending<Losses>> submitLoss(const std::shared_ptr<Engine::State>& engine,
 
 namespace {
 
-Result<Failures> evaluateTo(Engine::State& engine, Task task, const TaskOutput& out) {
-  return engine.guardedCall([&] { return runAs<Failures>(engine, predictionTask(engine, std::move(task), out)); });
+Result<Failures> runTo(Engine::State& engine, Task task, const TaskOutput& out, std::optional<DerivativesBy> by = {}) {
+  return engine.guardedCall([&] { return runAs<Failures>(engine, outputTask(engine, std::move(task), out, by)); });
 }
 
-Result<Pending<Failures>> submitTo(const std::shared_ptr<Engine::State>& engine, Task task, const TaskOutput& out) {
-  return engine->guardedCall([&] { return submitAs<Failures>(engine, predictionTask(*engine, std::move(task), out)); });
-}
-
-Result<Failures> jacobianTo(Engine::State& engine, Task task, const TaskOutput& out, DerivativesBy by) {
-  return engine.guardedCall([&] { return runAs<Failures>(engine, jacobianTask(engine, std::move(task), out, by)); });
-}
-
-Result<Pending<Failures>> submitJacobianTo(const std::shared_ptr<Engine::State>& engine, Task task,
-                                           const TaskOutput& out, DerivativesBy by) {
-  return engine->guardedCall(
-      [&] { return submitAs<Failures>(engine, jacobianTask(*engine, std::move(task), out, by)); });
+Result<Pending<Failures>> submitTo(const std::shared_ptr<Engine::State>& engine, Task task, const TaskOutput& out,
+                                   std::optional<DerivativesBy> by = {}) {
+  return engine->guardedCall([&] { return submitAs<Failures>(engine, outputTask(*engine, std::move(task), out, by)); });
 }
 
 }  // namespace
@@ -285,8 +276,11 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
     if (loss) task = lossTask(*state_, std::move(*task), *loss);
     if (!task) return std::move(task).error();
     if (Status valid = checkTask(*task, state_->options); !valid) return valid;
-    const Task made = withCode(*state_, std::move(*task));
-    return isFeasible(made) ? state_->executor->prepare(made) : okStatus();
+    Task made = withCode(*state_, std::move(*task));
+    if (!isFeasible(made)) return okStatus();
+    made.only_prepares = true;
+    const auto prepared = state_->executor->start(std::move(made));
+    return prepared ? okStatus() : Status(prepared.error());
   });
 }
 
@@ -321,17 +315,17 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<float> out) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<double> out) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out));
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   const DeviceMatrix& out, std::uint64_t stream) const {
-  return evaluateTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream));
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream));
 }
 
 Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
@@ -346,29 +340,29 @@ Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const D
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<float> out, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<double> out, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Failures> Engine::jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   const DeviceMatrix& out, std::uint64_t stream, DerivativesBy by) const {
-  return jacobianTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream), by);
+  return runTo(*state_, state_->task(program, data, parameters), TaskOutput(out, stream), by);
 }
 
 Result<Pending<Failures>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<float> out,
                                                  DerivativesBy by) const {
-  return submitJacobianTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return submitTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 Result<Pending<Failures>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<double> out,
                                                  DerivativesBy by) const {
-  return submitJacobianTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
+  return submitTo(state_, state_->task(program, data, parameters), TaskOutput(out), by);
 }
 
 }  // namespace srjit

@@ -16,7 +16,7 @@
 #include "runtime/engine.h"
 #include "runtime/engine/population_fit.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/loss_terms.h"
+#include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/refinement.h"
 #include "runtime/platform/guarded.h"
 
@@ -145,27 +145,28 @@ class FitRefiner {
 
   // All fits that have a candidate of this number, together.
   Status tryCandidates(std::size_t number) {
-    std::vector<PopulationFit::Active>& active = fits_.active_;
+    std::vector<FitEntry*>& active = fits_.active_;
     active.clear();
     std::vector<const fit::Refinement::Candidate*> tried;
     for (const Refined& one : refined_) {
       const fit::Refinement::Candidate* const candidate = one.refinement.candidate(number);
       if (candidate == nullptr || one.entry->fit.passes() >= fits_.options_.iterations) continue;
       one.entry->fit.setTrial(candidate->parameters);
-      active.push_back({.entry = one.entry});
+      active.push_back(one.entry);
       tried.push_back(candidate);
     }
     if (active.empty()) return okStatus();
     fits_.derived_.reset();
     Result<Sums> sums = fits_.pass();
     if (!sums) return std::move(sums).error();
-    for (const Failure& failure : sums->failures)
-      active[failure.expression].entry->error = std::make_shared<const Error>(failure.error);
+    for (const Failure& failure : sums->failures) {
+      active[failure.expression]->error = std::make_shared<const Error>(failure.error);
+    }
     fits_.engine_.executor->execute([&] {
       tbb::parallel_for(std::size_t{0}, active.size(), [&](std::size_t i) {
-        FitEntry& entry = *active[i].entry;
+        FitEntry& entry = *active[i];
         if (entry.error != nullptr) return;
-        fits_.takeSums(entry, sums->values.subspan(active[i].first_output, active[i].outputs),
+        fits_.takeSums(entry, sums->values.subspan(entry.first_output, entry.outputs),
                        [&](std::span<const double> own) {
                          return fits_.methods_.local().tryCandidate(entry.fit, own, tried[i]->is_more_exact);
                        });
@@ -265,7 +266,7 @@ Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dat
               .loss = options.loss,
               .deadline = deadline};
     if (Status valid = checkTask(base, engine.options); !valid) return std::move(valid).error();
-    Result<Dataset> behind = engine.executor->withTargetBehind(data);
+    Result<Dataset> behind = withTargetBehind(engine, data);
     if (!behind) return std::move(behind).error();
     base.data = std::move(*behind);
     return PopulationFit(engine, std::move(base), starts, options).run();

@@ -13,7 +13,6 @@
 
 #include "passes/expression_optimizer.h"
 #include "passes/gradient/linear_parameters.h"
-#include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"
@@ -154,7 +153,7 @@ PopulationFit::~PopulationFit() {
 Result<Fits> PopulationFit::run() {
   for (bool is_first = true; !active_.empty(); is_first = false) {
     if (options_.stop.stop_requested()) {
-      for (const Active& active : active_) active.entry->fit.cancel();
+      for (FitEntry* const entry : active_) entry->fit.cancel();
       break;
     }
     const Status passed = guarded([&]() -> Status {
@@ -166,8 +165,8 @@ Result<Fits> PopulationFit::run() {
     if (passed) continue;
     if (is_first) return passed.error();
     const auto error = std::make_shared<const Error>(passed.error());
-    for (const Active& active : active_) {
-      if (!active.entry->fit.done()) active.entry->error = error;
+    for (FitEntry* const entry : active_) {
+      if (!entry->fit.done()) entry->error = error;
     }
     break;
   }
@@ -229,7 +228,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     }
   });
   for (FitEntry* const entry : entries_) {
-    if (entry != nullptr) active_.push_back({.entry = entry});
+    if (entry != nullptr) active_.push_back(entry);
   }
 }
 
@@ -271,32 +270,29 @@ void PopulationFit::makeProgram() {
   derived_ = is_whole ? program_.variants.get(derivation_, base_.deadline, [&] { return make(*source_); })
                       : make(sourceOfActive());
   remake_rule_.made(active_.size(), seconds);
-  in_program_.resize(active_.size());
+  in_program_ = active_;
   parameters_.resize(derived_->parameterOffset(active_.size()));
   engine_.executor->execute([&] {
     const ProgramSource& source = *derived_->state().source;
     tbb::parallel_for(std::size_t{0}, active_.size(), [&](std::size_t i) {
-      Active& active = active_[i];
-      active.first_output = source.outputOffset(i);
-      active.outputs = source.outputOffset(i + 1) - active.first_output;
-      active.first_parameter = source.parameterOffset(i);
-      in_program_[i] = active.entry;
-      nextParameters(active);
+      FitEntry& entry = *active_[i];
+      entry.first_output = source.outputOffset(i);
+      entry.outputs = source.outputOffset(i + 1) - entry.first_output;
+      entry.first_parameter = source.parameterOffset(i);
+      nextParameters(entry);
     });
   });
 }
 
 ProgramSource PopulationFit::sourceOfActive() const {
   ProgramSource source = source_->emptyLike();
-  engine_.executor->execute([&] {
-    source.setSelected(*source_, active_.size(), [&](std::size_t i) { return active_[i].entry->expression; });
-  });
+  engine_.executor->execute(
+      [&] { source.setSelected(*source_, active_.size(), [&](std::size_t i) { return active_[i]->expression; }); });
   return source;
 }
 
-void PopulationFit::nextParameters(const Active& active) {
-  std::ranges::copy(active.entry->fit.trial(),
-                    parameters_.begin() + static_cast<std::ptrdiff_t>(active.first_parameter));
+void PopulationFit::nextParameters(const FitEntry& entry) {
+  std::ranges::copy(entry.fit.trial(), parameters_.begin() + static_cast<std::ptrdiff_t>(entry.first_parameter));
 }
 
 void PopulationFit::fail(const Failure& failure) {
@@ -308,27 +304,27 @@ void PopulationFit::fail(const Failure& failure) {
 void PopulationFit::take(Sums& sums) {
   constexpr std::size_t kEntriesAhead = 8, kFitsAhead = 4;
   for (const Failure& failure : sums.failures) fail(failure);
-  const auto sumsFor = [&](const Active& active) { return sums.values.subspan(active.first_output, active.outputs); };
+  const auto sumsFor = [&](const FitEntry& entry) { return sums.values.subspan(entry.first_output, entry.outputs); };
   goes_on_.resize(active_.size());
   tbb::parallel_for(tbb::blocked_range<std::size_t>(0, active_.size()), [&](const auto& range) {
     fit::LevenbergMarquardt& method = methods_.local();
     for (std::size_t i = range.begin(); i < range.end(); ++i) {
-      if (i + kEntriesAhead < range.end()) prefetch(std::as_bytes(std::span(active_[i + kEntriesAhead].entry, 1)));
+      if (i + kEntriesAhead < range.end()) prefetch(std::as_bytes(std::span(active_[i + kEntriesAhead], 1)));
       if (i + kFitsAhead < range.end()) {
-        const Active& next = active_[i + kFitsAhead];
-        for (const std::span<const std::byte> memory : next.entry->fit.memory()) prefetch(memory);
+        const FitEntry& next = *active_[i + kFitsAhead];
+        for (const std::span<const std::byte> memory : next.fit.memory()) prefetch(memory);
         prefetch(std::as_bytes(sumsFor(next)));
       }
-      FitEntry& entry = *active_[i].entry;
+      FitEntry& entry = *active_[i];
       const auto take = [&](std::span<const double> own) {
         const double before = entry.fit.loss();
         method.take(entry.fit, own);
         return entry.fit.loss() < before;
       };
-      if (entry.error == nullptr) takeSums(entry, sumsFor(active_[i]), take);
+      if (entry.error == nullptr) takeSums(entry, sumsFor(entry), take);
       goes_on_[i] = entry.error == nullptr && !entry.fit.done();
       if (goes_on_[i] != 0) {
-        nextParameters(active_[i]);
+        nextParameters(entry);
       } else {
         refinable_[entry.expression * startCount() + entry.start] = isRefinable(entry) ? 1 : 0;
       }

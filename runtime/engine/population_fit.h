@@ -29,6 +29,8 @@ struct FitEntry {
   /// Of a fit that was refined: the diagonal of (J'J)^-1 by parameter, and the rank of J.
   std::vector<double> inverse_diagonal = {};
   std::size_t rank = 0;
+  /// Of a fit that goes on, in the derived program: looked up once per program, not in each pass.
+  std::size_t first_output = 0, outputs = 0, first_parameter = 0;
 };
 
 /// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
@@ -52,12 +54,6 @@ class PopulationFit {
   Result<Fits> run();
 
  private:
-  /// A fit that goes on, and where its expression is in derived_: looked up once per program, not in each pass.
-  struct Active {
-    FitEntry* entry;
-    std::size_t first_output = 0, outputs = 0, first_parameter = 0;
-  };
-
   std::size_t givenParameters(std::size_t expression) const;
   double weightSum() const { return data_.weight_sum * data_.weight_scale; }
   double unitOf(std::size_t expression, std::uint32_t parameter) const;
@@ -72,7 +68,7 @@ class PopulationFit {
   template <class Take>
   void takeSums(FitEntry& entry, std::span<double> outputs, const Take& take) const;
   LossSums takeMeans(const FitEntry& entry, std::span<double> outputs) const;
-  void nextParameters(const Active& active);
+  void nextParameters(const FitEntry& entry);
   FitEntry* winnerOf(std::size_t expression) const;
   std::size_t startCount() const;
   double sumOf(const FitEntry& entry) const;
@@ -102,7 +98,7 @@ class PopulationFit {
   /// other.
   tbb::enumerable_thread_specific<std::pmr::monotonic_buffer_resource> memory_;
   std::vector<FitEntry*> entries_;       ///< those of expression e from e * starts on; null: it fails
-  std::vector<Active> active_;           ///< those that go on
+  std::vector<FitEntry*> active_;        ///< those that go on
   std::vector<FitEntry*> in_program_;    ///< of derived_, by expression
   std::vector<std::uint8_t> goes_on_;    ///< of active_, after a pass
   std::vector<std::uint8_t> refinable_;  ///< of entries_, of those that have ended

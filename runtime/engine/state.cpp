@@ -11,7 +11,7 @@
 #include "ir/token_errors.h"
 #include "runtime/engine/parts.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/selection.h"
+#include "runtime/evaluation/dataset_state.h"
 #include "runtime/platform/trace.h"
 #include "runtime/pool/make_executor.h"
 
@@ -169,13 +169,13 @@ Result<Dataset> Engine::withWeights(const Dataset& data, const ColumnView& weigh
 }
 
 Result<Dataset> Engine::withWeights(const Dataset& data, const DeviceMatrix& weights, std::uint64_t stream) const {
-  std::optional<HostColumn> copy;
+  AlignedBuffer copy;
   return selectOf(*state_, data, [&]() -> Result<Selection> {
     if (!data.state().has_target) return withoutTarget();
-    Result<HostColumn> fetched = state_->executor->fetch("the weights", weights, data.rows(), stream);
+    Result<AlignedBuffer> fetched = state_->executor->fetch("the weights", weights, data.rows(), stream);
     if (!fetched) return std::move(fetched).error();
     copy = std::move(*fetched);
-    return Selection{.runs = {{0, data.rows()}}, .weights = copy->view()};
+    return Selection{.runs = {{0, data.rows()}}, .weights = columnOf(copy, data.rows(), data.state().precision)};
   });
 }
 

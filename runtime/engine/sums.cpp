@@ -15,8 +15,6 @@
 
 #include "ir/ops.h"
 #include "runtime/engine/tasks.h"
-#include "runtime/evaluation/conditioning.h"
-#include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/loss_value.h"
 
 namespace srjit {
@@ -274,8 +272,7 @@ Result<Gradients> readGradients(Engine::State& engine, const Task& task, const L
   engine.executor->execute([&] {
     tbb::parallel_for(tbb::blocked_range<std::size_t>(0, task.program.size(), kReadGrain), [&](const auto& range) {
       for (std::size_t e = range.begin(); e < range.end(); ++e) {
-        const std::size_t output = source.outputOffset(e);
-        const std::span<const double> outputs = sums.values.subspan(output, source.outputOffset(e + 1) - output);
+        const std::span<const double> outputs = outputsOf(sums, source, e);
         reader.take(e, readSums(outputs, *source.derivation, task.data.state()), outputs);
       }
     });

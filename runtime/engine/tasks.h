@@ -88,6 +88,9 @@ Task withCode(Engine::State& engine, Task task);
 /// The task with, if its parameters are several vectors of the program's, the program of as many copies of all
 /// expressions. Errors: those of checkTask(), but that a wrong number of parameters is left to it; kLimit.
 Result<Task> withVectors(Engine::State& engine, Task task);
+/// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data` itself,
+/// or a copy.
+Result<Dataset> withTargetBehind(Engine::State& engine, const Dataset& data);
 /// The task for a derivation of the program of `task`. Errors: those of checkTask(); kLimit.
 Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation);
 
@@ -116,8 +119,8 @@ struct TaskOutput {
 };
 
 /// The tasks of the engine's calls: `task` with the program, data and output of the call. Errors: those of the calls.
-Result<Task> predictionTask(Engine::State& engine, Task task, const TaskOutput& out);
-Result<Task> jacobianTask(Engine::State& engine, Task task, const TaskOutput& out, DerivativesBy by);
+/// Predictions, or their derivatives.
+Result<Task> outputTask(Engine::State& engine, Task task, const TaskOutput& out, std::optional<DerivativesBy> by = {});
 Result<Task> gradientTask(Engine::State& engine, Task task, const GradientOptions& options);
 /// For the kernels of losses, or a derivedTask().
 Result<Task> lossTask(Engine::State& engine, Task task, const LossOptions& options);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tbb/task_arena.h>
@@ -17,7 +18,7 @@
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/evaluation/selection.h"
+#include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
@@ -34,6 +35,7 @@ struct Task {
   std::uint64_t device_out = 0;          ///< predictions in the memory of the executor's GPU; 0: not there
   Deadline deadline = {};                ///< of the work, and of making code for it
   bool is_awaited = false;               ///< the caller finishes the flight at once; parameters are borrowed until then
+  bool only_prepares = false;            ///< makes code and memory ready, and evaluates nothing
 };
 
 /// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
@@ -82,42 +84,36 @@ inline Result<Sums> sumsOf(std::shared_ptr<Flight> flight) {
 using RunTask = std::function<Result<Losses>(const Task& task)>;
 std::unique_ptr<Flight> flightOf(tbb::task_arena& arena, Task task, RunTask run);
 
-/// A column in host memory.
-struct HostColumn {
-  AlignedBuffer values;
-  std::size_t rows = 0;
-  Precision precision = Precision::kF32;
-
-  /// Valid as long as this is where it is.
-  ColumnView view() {
-    return withZeroOf(precision, [&]<class T>(T) { return ColumnView(std::span(values.as<T>(), rows)); });
-  }
-};
-
-/// Thread-safe. May throw what guarded() catches.
+/// Runs programs on one kind of machine. Thread-safe. May throw what guarded() catches.
 class Executor {
  public:
+  /// `threads` as Engine::create() has resolved it.
+  explicit Executor(unsigned threads) : arena_(static_cast<int>(threads)) {}
   virtual ~Executor() = default;
 
   /// Runs `body` on the engine's threads.
-  virtual void execute(const std::function<void()>& body) = 0;
+  template <class Body>
+  auto execute(const Body& body) {
+    return arena_.execute(body);
+  }
 
   /// As Engine::upload() and adopt().
   virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;
   virtual Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& data) = 0;
-
   /// The data set that upload() makes of the selected numbers of `data`, which are in its precision, and on this
   /// executor's device or, as Dataset::State::create() leaves them, in host memory. Errors: as Engine::rows() and
   /// withWeights().
   virtual Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) = 0;
   /// A copy of one column of `rows` rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its
   /// name in messages. Errors: as Engine::withWeights().
-  virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                                   std::uint64_t stream) = 0;
+  virtual Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                                      std::uint64_t stream) = 0;
 
   /// Makes ready a caller's memory of the GPU for a Task's output: writes there wait for the work that is in `stream`
   /// now. Errors: kUnsupported for memory that is not this executor's device's.
   virtual Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) = 0;
+  /// Whether this address is memory of this executor's device.
+  bool owns(std::uint64_t address) { return claimOutput({.pointer = address}, 0).ok(); }
   /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
@@ -125,20 +121,15 @@ class Executor {
   /// options.data, on this executor's device, the code may read values kept with these data. Throws an ErrorException
   /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
+  /// Expected seconds of preparing and evaluating this number of expressions, with these tokens in all; only the ratio
+  /// between two executors is meaningful. Then the number of parts into which divide() should cut such a population, if
+  /// it is evaluated once, to end soonest. `options` have the tier, and the rows and data if they are known.
+  virtual std::pair<double, std::size_t> estimate(std::size_t /*expressions*/, std::size_t tokens,
+                                                  const CompileOptions& /*options*/) const {
+    return {static_cast<double>(tokens), 1};
+  }
 
-  /// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data`
-  /// itself, or a copy.
-  virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
-
-  /// Expected seconds of an evaluation of a program of this source, and of preparing it, per token of its expressions.
-  /// Only the ratio of two executors' says something.
-  virtual double secondsPerToken(const ProgramSource&, Tier, const CompileOptions&) const { return 1; }
-
-  /// Into how many parts a population is divided that is prepared and evaluated once (runtime/evaluation/
-  /// population_parts.h): as many as are quickest. `options` have the tier, the data and their rows.
-  virtual std::size_t bestParts(const PopulationView&, const CompileOptions&) { return 1; }
-
-  virtual Status prepare(const Task& task) = 0;
+  /// Null for a task that only prepares.
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().
   Result<Losses> run(Task task) {
@@ -147,14 +138,15 @@ class Executor {
     if (!flight) return std::move(flight).error();
     return (*flight)->finish();
   }
-  virtual CacheStats cacheStats() const { return {}; }
 
-  /// Whether this address is memory of this executor's device.
-  virtual bool owns(std::uint64_t) const { return false; }
+  virtual CacheStats cacheStats() const { return {}; }
   /// Asks the device whether it still works, after a failure.
   virtual bool isLost() const { return false; }
   /// What happened since the engine was made that a user should know: Engine::notices().
   virtual std::vector<std::string> notices() const { return {}; }
+
+ protected:
+  tbb::task_arena arena_;
 };
 
 /// The sums that kernels compute. Derived programs have the weights in their graphs.

@@ -1,12 +1,16 @@
-// From sums over rows to the value of a loss.
+// Losses: whether one has a meaning for some data, the sums over rows that it is of, their accuracy, and its value.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ir/numbers/loss_sums.h"
+#include "ir/numeric.h"
+#include "passes/gradient/derivation.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/dataset_state.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
 
@@ -56,5 +60,42 @@ std::uint64_t validRows(double terms, std::uint64_t rows) noexcept;
 std::uint64_t countedRows(double counted, std::uint64_t rows) noexcept;
 /// Losses::valid_rows under each policy.
 std::uint64_t validRows(const LossSums& sums, NanPolicy nan) noexcept;
+
+/// Scaled losses do not depend on the scale and the offset of a prediction f, but the rounding of their sums does. The
+/// sums of fma(f, factor, offset), with a factor that is a power of two, round no more than those of a prediction with
+/// a mean near 0 and squares near 1. Both are exact in the precision of the sums.
+struct Conditioning {
+  double factor = 1, offset = 0;
+
+  friend bool operator==(const Conditioning&, const Conditioning&) = default;
+};
+
+/// How often the sums of an expression are computed at most: of f; in another range; about its mean; about its mean as
+/// the sums about the first estimate tell it, twice.
+inline constexpr int kMostConditionings = 4;
+
+/// Of the sums of a scaled loss of fma(f, now.factor, now.offset): the conditioning with which they are to be computed
+/// again; nothing if they are good enough, if no other sums would be better, or if a prediction is not finite. Sets
+/// sums.is_constant where they show that f is: where its standard deviation is at most two units of the last place of
+/// its mean. Accurate sums are those of a prediction whose mean's square is at most 16 times its variance. Pure: the
+/// same numbers on every device.
+std::optional<Conditioning> betterConditioning(LossSums& sums, const Conditioning& now, Precision precision);
+
+/// Errors: kInvalid for data without a target or with targets that the loss has no meaning for, or whose losses are
+/// beyond the range of f64; for a constant that the loss does not have or that is out of range, and for a custom loss
+/// with other variables than x0, x1 and x2, or with parameters; kLimit for one with more nodes than an expression may
+/// have.
+Status checkLoss(const LossOptions& options, const Dataset::State& data, const Limits& limits);
+
+/// Whether the loss of these data is a sum of predictions of graphs: as isOfGraphs(options), or since the data need
+/// scaled units.
+bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept;
+
+/// The terms of a loss that checkLoss() accepts. Without leastDifference().
+DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);
+
+/// LossConstants::least_difference for fits to the target, in scaled units: a small part of its standard deviation,
+/// rounded to a power of two, so that samples of the same data have the same or the next one.
+double leastDifference(const Dataset::State& data);
 
 }  // namespace srjit

@@ -1,7 +1,8 @@
-#include "runtime/evaluation/program_source.h"
+#include "runtime/evaluation/program_state.h"
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,37 +12,31 @@
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
-namespace {
-
-// Fills all blocks: `add(block, b, e)` appends expression e to block b.
-template <class Add>
-void fillBlocks(Population& population, std::size_t count, bool in_arena, const Add& add) {
-  const std::span<Population::Block> blocks = population.makeBlocks(count);
-  const auto fill = [&](std::size_t b) {
-    const std::size_t first = b * Population::kBlock, last = std::min(first + Population::kBlock, count);
-    for (std::size_t e = first; e < last; ++e) add(blocks[b], b, e);
-  };
-  if (in_arena) return tbb::parallel_for(std::size_t{0}, blocks.size(), fill);
-  for (std::size_t b = 0; b < blocks.size(); ++b) fill(b);
-}
-
-}  // namespace
 
 ProgramSource ProgramSource::emptyLike() const {
   return {.precision = precision, .math = math, .pipeline = pipeline, .group_by_sharing = group_by_sharing};
 }
 
-// `add(block, e)` gives the fault of expression e.
+// `add(block, e)` appends expression e to the block, and gives its fault.
 template <class Add>
 void ProgramSource::setBlocks(std::size_t count, bool in_arena, const Add& add) {
-  std::vector<std::vector<Failure>> failures(ceilDivide(count, Population::kBlock));
-  fillBlocks(expressions, count, in_arena, [&](Population::Block& block, std::size_t b, std::size_t e) {
-    if (Status added = add(block, e); !added) failures[b].push_back({e, std::move(added).error()});
-  });
-  for (std::vector<Failure>& some : failures) {
-    std::move(some.begin(), some.end(), std::back_inserter(invalid));
+  const std::span<Population::Block> blocks = expressions.makeBlocks(count);
+  std::vector<std::vector<Failure>> failures(blocks.size());
+  const auto fill = [&](std::size_t b) {
+    const std::size_t first = b * Population::kBlock, last = std::min(first + Population::kBlock, count);
+    for (std::size_t e = first; e < last; ++e) {
+      if (Status added = add(blocks[b], e); !added) failures[b].push_back({e, std::move(added).error()});
+    }
+  };
+  if (in_arena) {
+    tbb::parallel_for(std::size_t{0}, blocks.size(), fill);
+  } else {
+    for (std::size_t b = 0; b < blocks.size(); ++b) fill(b);
   }
-  finish();
+  for (std::vector<Failure>& some : failures) std::ranges::move(some, std::back_inserter(invalid));
+  expressions.finish();
+  variables = expressions.variableCount();
+  tokens = expressions.tokens();
 }
 
 void ProgramSource::set(std::span<const Expression> all, std::size_t max_nodes, bool in_arena) {
@@ -67,9 +62,10 @@ void ProgramSource::set(const PopulationView& all, std::size_t max_nodes, bool i
 
 void ProgramSource::setSelected(const ProgramSource& source, std::size_t count,
                                 const std::function<std::size_t(std::size_t i)>& which) {
-  fillBlocks(expressions, count, true,
-             [&](Population::Block& block, std::size_t, std::size_t i) { block.add(source.expressions[which(i)]); });
-  finish();
+  setBlocks(count, true, [&](Population::Block& block, std::size_t i) {
+    block.add(source.expressions[which(i)]);
+    return okStatus();
+  });
 }
 
 void ProgramSource::setExtended(const ProgramSource& source, std::size_t count,
@@ -99,8 +95,10 @@ void ProgramSource::setEach(std::size_t count,
 }
 
 void ProgramSource::setNone(std::size_t count) {
-  fillBlocks(expressions, count, false, [&](Population::Block& block, std::size_t, std::size_t) { block.addNone(); });
-  finish();
+  setBlocks(count, false, [](Population::Block& block, std::size_t) {
+    block.addNone();
+    return okStatus();
+  });
 }
 
 ProgramSource ProgramSource::derive(const Derivation& what) const {
@@ -135,16 +133,33 @@ ProgramSource ProgramSource::slice(std::size_t first, std::size_t last) const {
   return part;
 }
 
+std::vector<std::uint32_t> ProgramSource::all() const {
+  std::vector<std::uint32_t> numbers(expressions.size());
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  return numbers;
+}
+
 void ProgramSource::appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const {
   for (std::size_t output = outputOffset(e); output < outputOffset(e + 1); ++output) {
     numbers.push_back(static_cast<std::uint32_t>(output));
   }
 }
 
-void ProgramSource::finish() {
-  expressions.finish();
-  variables = expressions.variableCount();
-  tokens = expressions.tokens();
+std::vector<PopulationView> divide(const PopulationView& population, std::size_t count) {
+  std::vector<PopulationView> parts;
+  const std::span<const std::int64_t> offsets = population.offsets;
+  std::size_t first = 0;
+  for (std::size_t p = 1; p < count && population.size() > 0; ++p) {
+    const auto end = static_cast<std::int64_t>(population.codes.size() * p / count);
+    const auto last = static_cast<std::size_t>(std::ranges::lower_bound(offsets, end) - offsets.begin());
+    if (last <= first || last >= population.size()) continue;
+    parts.push_back(population);
+    parts.back().offsets = offsets.subspan(first, last - first + 1);
+    first = last;
+  }
+  parts.push_back(population);
+  if (first > 0) parts.back().offsets = offsets.subspan(first);
+  return parts;
 }
 
 }  // namespace srjit

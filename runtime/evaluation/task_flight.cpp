@@ -12,8 +12,7 @@
 namespace srjit {
 namespace {
 
-/// A call of `run`, by the thread that waits for a task that is awaited. Other tasks are run by a thread of the arena
-/// or by who waits, whoever is first: none depends on a thread that the system may refuse to start.
+/// Of flightOf().
 class TaskFlight final : public Flight {
  public:
   TaskFlight(tbb::task_arena& arena, Task task, RunTask run) : arena_(arena), is_awaited_(task.is_awaited) {

@@ -1,7 +1,9 @@
 // Expressions compiled for the host: small graphs, each with a program for the interpreter or machine code.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +13,12 @@
 #include "compiler/host/program.h"
 #include "compiler/kernels/parameter_table.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
+#include "runtime/evaluation/ranges.h"
+#include "runtime/platform/aligned_buffer.h"
+#include "runtime/platform/clock.h"
 
 namespace srjit {
 
@@ -27,40 +34,50 @@ struct HostBatch {
   bool contiguous() const noexcept { return outputs.back() - outputs.front() + 1 == outputs.size(); }
 };
 
-/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or
-/// an ErrorException if the deadline is over.
+/// Batches with their handlers and parameter table. Immutable once HostExecutor::compileOnCpu() has made it.
 class HostBatches final : public ProgramCode {
  public:
-  /// Runs the passes and encodes or compiles all expressions, for kInterpret or kCompile, in parallel on the calling
-  /// thread's arena.
-  HostBatches(std::shared_ptr<HostJit> jit, const ProgramSource& source, Tier tier, const Deadline& deadline);
+  explicit HostBatches(std::shared_ptr<HostJit> jit) : jit_(std::move(jit)) {}
+
+  /// Runs the passes for these ranges, and encodes or compiles their graphs, in parallel on the calling thread's arena.
+  /// Throws OutOfMemory, std::bad_alloc, or an ErrorException if the deadline is over.
+  void make(const CompileOrder& order, const std::vector<Range>& ranges);
+  /// Then finds the handlers that the programs use. Batches without handlers become failures.
+  void link();
 
   ProgramStatus status() const override;
   std::span<const HostBatch> batches() const noexcept { return batches_; }
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
-  const HostJit& jit() const noexcept { return *jit_; }
-
   /// In order of expression. Batches with a failure are left out.
   const std::vector<Failure>& failures() const noexcept { return failures_; }
-  std::size_t nodes() const noexcept { return nodes_; }
-  double secondsPasses() const noexcept { return seconds_passes_; }
-  double secondsCodegen() const noexcept { return seconds_codegen_; }
-
-  const ParameterTable& parameters() const noexcept { return parameters_; }
+  /// The seconds are wall time, divided between passes and codegen in proportion to their core time.
+  const ProgramInfo& info() const noexcept { return info_; }
+  /// The parameter table with these values.
+  AlignedBuffer table(std::span<const double> parameters, Precision precision) const;
 
  private:
   struct Draft;
-  void finish(std::vector<Draft>& drafts, const ProgramSource& source);
-  void takeParameters(Draft& draft, const ProgramSource& source);
-  void linkHandlers();
+  void take(Draft& draft, const ProgramSource& source);
 
+  const Stopwatch watch_;
   std::shared_ptr<HostJit> jit_;
   std::vector<HostBatch> batches_;
   std::vector<HostHandler> handlers_;  ///< by handlerNumber(); null where unused
   ParameterTable parameters_;
   std::vector<Failure> failures_;
-  std::size_t nodes_ = 0;
-  double seconds_passes_ = 0, seconds_codegen_ = 0;
+  ProgramInfo info_{};
 };
+
+/// Writes output o of all batches to out + o * rows, in the precision. `table` is that of the batches, and the
+/// data have all variables. Throws an ErrorException (kLimit) if the deadline is over before a block
+/// of rows. Borrows everything.
+void predictOnHost(const HostBatches& batches, const Dataset::State& data, const std::byte* table, unsigned threads,
+                   const Deadline& deadline, std::byte* out);
+
+/// Calls `take` once for each output, from several threads of the arena at the same time, with its sums over the rows.
+/// Otherwise as predictOnHost().
+using TakeSums = std::function<void(std::size_t output, const LossSums& sums)>;
+void sumOnHost(const HostBatches& batches, const Dataset::State& data, const std::byte* table, unsigned threads,
+               const Deadline& deadline, HostLossKernel kernel, const LossSpec& spec, const TakeSums& take);
 
 }  // namespace srjit

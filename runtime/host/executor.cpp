@@ -4,12 +4,9 @@
 #include <string_view>
 #include <utility>
 
-#include <tbb/task_arena.h>
-
 #include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/host/batches.h"
-#include "runtime/host/run.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
@@ -54,92 +51,96 @@ bool compilingPays(const ProgramSource& source, const CompileOptions& options) {
   return pays(functions);
 }
 
+Tier chooseTier(Tier wanted, const ProgramSource& source, const CompileOptions& options) {
+  if (wanted == Tier::kAuto) return compilingPays(source, options) ? Tier::kCompile : Tier::kInterpret;
+  return wanted == Tier::kDirect ? Tier::kInterpret : wanted;
+}
+
+using MadeData = Result<std::shared_ptr<const Dataset::State>>;
+
+MadeData constant(Result<std::shared_ptr<Dataset::State>> state) {
+  if (!state) return std::move(state).error();
+  return std::shared_ptr<const Dataset::State>(std::move(*state));
+}
+
+Error onGpu(const char* what) {
+  return {Errc::kUnsupported, fmt::format("{} in a GPU's memory, but the engine computes on the CPU", what), {}};
+}
+
 class HostExecutor final : public Executor {
  public:
   HostExecutor(std::shared_ptr<HostJit> jit, unsigned threads)
-      : arena_(static_cast<int>(threads)), jit_(std::move(jit)), threads_(threads) {}
+      : Executor(threads), jit_(std::move(jit)), threads_(threads) {}
 
-  Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
-    auto state = Dataset::State::create(data, jit_->precision());
-    if (!state) return std::move(state).error();
-    return std::shared_ptr<const Dataset::State>(std::move(*state));
+  MadeData upload(const DataView& data) override { return constant(Dataset::State::create(data, jit_->precision())); }
+  MadeData adopt(const DeviceDataView&) override { return onGpu("columns"); }
+  MadeData select(const Dataset& data, const Selection& selection) override {
+    if (selection.is_for_graphs) return data.handle();
+    return constant(selectOnHost(data.state(), selection));
   }
-  Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView&) override {
-    return Error{Errc::kUnsupported, "columns in a GPU's memory, but the engine computes on the CPU", {}};
+  Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix&, std::size_t, std::uint64_t) override {
+    return onGpu(what);
   }
-  Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override {
-    auto state = selectOnHost(data.state(), selection);
-    if (!state) return std::move(state).error();
-    return std::shared_ptr<const Dataset::State>(std::move(*state));
-  }
-  Result<HostColumn> fetch(const char* what, const DeviceMatrix&, std::size_t, std::uint64_t) override {
-    return Error{Errc::kUnsupported, fmt::format("{} in a GPU's memory, but the engine computes on the CPU", what), {}};
-  }
-
-  Status claimOutput(const DeviceMatrix&, std::uint64_t) override {
-    return Error{Errc::kUnsupported, "output in a GPU's memory, but the engine computes on the CPU", {}};
-  }
+  Status claimOutput(const DeviceMatrix&, std::uint64_t) override { return onGpu("output"); }
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override {
     std::memcpy(task.out + offset, from, bytes);
   }
 
-  void execute(const std::function<void()>& body) override { arena_.execute(body); }
-
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
-    Tier tier = state.info.tier;
-    if (tier == Tier::kAuto) {
-      tier = compilingPays(*state.source, options) ? Tier::kCompile : Tier::kInterpret;
-    }
-    if (tier == Tier::kDirect) tier = Tier::kInterpret;
-    state.info.tier = tier;
-    const ProgramSource& source = *state.source;
-    TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
-    span.add("expressions", source.expressions.size());
-    span.add("tokens", source.tokens);
-    const auto code = arena_.execute([&] { return std::make_shared<HostBatches>(jit_, source, tier, deadline); });
-    state.failures = code->failures();
-    state.info.nodes_after = code->nodes();
-    state.info.seconds_passes = code->secondsPasses();
-    state.info.seconds_codegen = code->secondsCodegen();
-    state.code = code;
-  }
-
-  Status prepare(const Task& task) override {
-    if (!task.loss) return okStatus();
-    const auto kernel = jit_->loss(lossSpecOf(task));
-    return kernel ? okStatus() : Status(kernel.error());
+    compileOnCpu(state, options, deadline);
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
-    return flightOf(arena_, std::move(task),
-                    [this](const Task& own) { return arena_.execute([&] { return evaluate(own); }); });
+    if (!task.only_prepares) {
+      return flightOf(arena_, std::move(task),
+                      [this](const Task& own) { return arena_.execute([&] { return evaluateOnCpu(own); }); });
+    }
+    if (!task.loss) return std::unique_ptr<Flight>();
+    const auto kernel = jit_->loss(lossSpecOf(task));
+    if (!kernel) return kernel.error();
+    return std::unique_ptr<Flight>();
   }
 
  private:
-  Result<Losses> evaluate(const Task& task) const {
+  void compileOnCpu(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
+    const ProgramSource& source = *state.source;
+    const Tier tier = chooseTier(state.info.tier, source, options);
+    TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
+    span.add("expressions", source.expressions.size());
+    span.add("tokens", source.tokens);
+    const auto code = std::make_shared<HostBatches>(jit_);
+    arena_.execute([&] {
+      code->make({.source = source, .tier = tier, .deadline = deadline}, rangesForHost(source, tier));
+      code->link();
+    });
+    state.failures = code->failures();
+    state.info = code->info();
+    state.code = code;
+  }
+
+  Result<Losses> evaluateOnCpu(const Task& task) const {
     const Program::State& program = task.program.state();
     const Dataset::State& data = task.data.state();
+    const std::size_t outputs = program.source->outputs();
     Losses losses;
     if (task.loss) {
-      losses.values.resize(program.source->outputs());
-      losses.valid_rows.resize(program.source->outputs());
+      losses.values.resize(outputs);
+      losses.valid_rows.resize(outputs);
     }
     if (program.code == nullptr) return losses;
     TraceSpan span(TraceKind::kKernel, codeOf(program.info.tier), kDevice);
-    span.add("outputs", program.source->outputs());
+    span.add("outputs", outputs);
     span.add("rows", data.rows);
-    const auto& batches = static_cast<const HostBatches&>(*program.code);
-    AlignedBuffer table(batches.parameters().bytes(data.precision));
-    batches.parameters().writeLiterals(data.precision, table.data());
-    batches.parameters().fill(task.parameters, data.precision, table.data());
+    const auto& code = static_cast<const HostBatches&>(*program.code);
+    const AlignedBuffer table = code.table(task.parameters, data.precision);
     if (!task.loss) {
-      predictOnHost(batches, data, table.data(), threads_, task.deadline, task.out);
+      predictOnHost(code, data, table.data(), threads_, task.deadline, task.out);
       return losses;
     }
     const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    sumOnHost(batches, data, table.data(), threads_, task.deadline, *kernel, spec,
+    sumOnHost(code, data, table.data(), threads_, task.deadline, *kernel, spec,
               [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
     return losses;
   }
@@ -147,7 +148,6 @@ class HostExecutor final : public Executor {
   static constexpr std::string_view kDevice = "cpu";
   static std::string_view codeOf(Tier tier) { return tier == Tier::kCompile ? kCompiledCode : kInterpreterCode; }
 
-  tbb::task_arena arena_;
   std::shared_ptr<HostJit> jit_;
   unsigned threads_;
 };

@@ -1,4 +1,4 @@
-#include "runtime/host/run.h"
+#include "runtime/host/batches.h"
 
 #include <algorithm>
 #include <array>

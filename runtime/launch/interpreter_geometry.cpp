@@ -1,4 +1,4 @@
-#include "runtime/launch/interpreter_geometry.h"
+#include "runtime/launch/run.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,14 +12,13 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/nvptx/options.h"
 #include "ir/numbers/rounding.h"
-#include "runtime/code/compile.h"
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 #include "runtime/evaluation/loss_value.h"
-#include "runtime/launch/interpreter_geometry.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
+
 namespace {
 
 // Losses that one task reads: 5 to 30 us by their kind (2-core virtual machine); waking a thread takes as long.
@@ -46,7 +46,7 @@ struct DeviceRun::ChunkGraph {
 
 DeviceRun::DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget)
     : plan_(std::move(plan)),
-      queue_(*plan_.queue),
+      queue_(plan_.store->queue()),
       element_(plan_.elementBytes()),
       done_(queue_.cuda),
       memory_(plan_, data, budget) {
@@ -67,11 +67,10 @@ Status DeviceRun::prepareKernels() {
     if (Status prepared = prepareInterpreter(*code.interpreter); !prepared) return prepared;
   }
   if (code.direct) {
-    const DirectWork work{.groups = code.direct->groups,
-                          .registers = code.direct->kernel.facts().registers,
-                          .has_subroutines = code.direct->has_subroutines};
+    const DirectCode& direct = *code.direct;
     direct_grid_ =
-        plan_.direct_grid.value_or(directGrid(memory_.chunkRows(), work, queue_.cuda->limits().multiprocessors));
+        plan_.direct_grid.value_or(directGrid(memory_.chunkRows(), direct.groups, direct.kernel.facts().registers,
+                                              direct.has_subroutines, queue_.cuda->limits().multiprocessors));
   }
   if (plan_.kind.loss) {
     const auto totals = plan_.store->totals();
@@ -174,23 +173,45 @@ void DeviceRun::launchCompiled(const CompiledCode& code, const DeviceRows& rows,
   graphs_.push_back({rows, predictions, std::move(graph)});
 }
 
-void DeviceRun::launchDirectCode(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const {
-  const std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
+// With fewer parts if the rows do not need as many. The kernel can read the rows, which are at most directMaxRows().
+void DeviceRun::launchDirect(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const {
+  const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * element_); };
+  const std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows), channel = plan_.outputs * row_groups * element_;
   const bool loss = plan_.kind.loss.has_value();
-  launchDirect(*queue_.stream, code, rows,
-               {.element = element_,
-                .numbers = memory_.parameters().address() + code.first_number * element_,
-                .results = loss ? memory_.sums() : predictions,
-                .channel_stride = plan_.outputs * row_groups,
-                .output_stride = loss ? row_groups : memory_.predictionPitch() / element_},
-               direct_grid_);
+  const CUdeviceptr results = loss ? memory_.sums() : predictions;
+  DirectGrid grid = direct_grid_;
+  grid.row_blocks =
+      std::min(grid.row_blocks, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
+  DirectArguments arguments{.columns = rows.columns,
+                            .target = rows.target,
+                            .weights = rows.weights,
+                            .counts = results + channel,
+                            .kept_weights = results + 2 * channel,
+                            .results = results,
+                            .numbers = memory_.parameters().address() + code.first_number * element_,
+                            .outputs = code.outputs,
+                            .groups = code.group_table,
+                            .rows = static_cast<std::uint32_t>(rows.rows),
+                            .column_stride = bytes(rows.column_stride),
+                            .row_stride = bytes(rows.row_stride),
+                            .output_stride = bytes(loss ? row_groups : memory_.predictionPitch() / element_),
+                            .row_jump = directRowJump(grid),
+                            .warps = grid.warps};
+  for (std::size_t first = 0; first < code.groups; first += kMaxGridY) {
+    arguments.groups = code.group_table + first * sizeof(DirectGroup);
+    queue_.stream->launch({.kernel = code.kernel.get(),
+                           .grid_x = grid.row_blocks,
+                           .grid_y = static_cast<unsigned>(std::min<std::size_t>(kMaxGridY, code.groups - first)),
+                           .block_threads = kWarpLanes * grid.warps,
+                           .arguments = addressesOf(arguments)});
+  }
 }
 
 void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
   const DeviceCode& code = *plan_.code;
   for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows, predictions);
   if (code.compiled) launchCompiled(*code.compiled, rows, predictions);
-  if (code.direct) launchDirectCode(*code.direct, rows, predictions);
+  if (code.direct) launchDirect(*code.direct, rows, predictions);
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) const {
@@ -390,6 +411,58 @@ void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> par
     download_->run(out, plan_.outputs, memory_.chunks(), memory_.predictions().size(), launch);
   });
   in_flight_ = false;
+}
+
+namespace {
+
+// Small runs hold little device memory, but events, pinned memory and graphs.
+constexpr std::size_t kMaxRuns = 64;
+
+}  // namespace
+
+void IdleRuns::move(Entries::iterator entry, Entries& to) {
+  bytes_ -= entry->first->deviceBytes();
+  to.splice(to.end(), entries_, entry);
+}
+
+std::unique_ptr<DeviceRun> IdleRuns::take(const RunPlan& plan) {
+  Entries taken;
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(entries_.rbegin(), entries_.rend(),
+                                  [&](const auto& entry) { return plan.fitsRunOf(entry.first->plan()); });
+  if (found == entries_.rend()) return nullptr;
+  move(std::prev(found.base()), taken);
+  return std::move(taken.front().first);
+}
+
+void IdleRuns::keep(std::unique_ptr<DeviceRun> run, std::weak_ptr<const void> owner) {
+  Entries dropped;
+  const std::lock_guard lock(mutex_);
+  entries_.emplace_back(std::move(run), std::move(owner));
+  bytes_ += entries_.back().first->deviceBytes();
+  while (entries_.size() > 1 && (bytes_ > max_bytes_ || entries_.size() > kMaxRuns)) move(entries_.begin(), dropped);
+}
+
+void IdleRuns::dropOrphans() {
+  Entries dropped;
+  const std::lock_guard lock(mutex_);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (entry->second.expired()) move(entry, dropped);
+    entry = next;
+  }
+}
+
+void IdleRuns::clear() {
+  Entries dropped;
+  const std::lock_guard lock(mutex_);
+  std::swap(dropped, entries_);
+  bytes_ = 0;
+}
+
+std::size_t IdleRuns::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 }  // namespace srjit

@@ -1,12 +1,19 @@
-// One evaluation on a GPU; used again for the next of the same plan.
+// One evaluation on a GPU, used again for the next of the same plan, and runs that are kept for that.
 #pragma once
 
+#include <cstddef>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "compiler/interpreter/kernel.h"
+#include "ir/numeric.h"
+#include "runtime/code/parts.h"
+#include "runtime/cuda/context.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/gpu/download.h"
@@ -81,7 +88,7 @@ class DeviceRun {
   template <class Put>
   void forEachCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const;
   void launchCompiled(const CompiledCode& code, const DeviceRows& rows, CUdeviceptr predictions);
-  void launchDirectCode(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const;
+  void launchDirect(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const;
 
   template <class Body>
   void settlingOnFailure(const Body& body);
@@ -94,7 +101,7 @@ class DeviceRun {
   void tell() const;
 
   const RunPlan plan_;
-  DeviceQueue& queue_;  ///< the plan's
+  DeviceQueue& queue_;  ///< the store's
   const std::size_t element_;
   bool in_flight_ = false;  ///< work is on the streams that was not waited for
   Event done_;
@@ -108,5 +115,37 @@ class DeviceRun {
   std::vector<std::pair<Event, Event>> times_;            ///< of all chunks: before and after the kernels
   std::size_t timed_ = 0;                                 ///< chunks that the last evaluation has begun
 };
+
+/// Drops the least recently used when they take more device memory than allowed. Thread-safe; dropped runs are
+/// destroyed outside of its lock.
+class IdleRuns {
+ public:
+  explicit IdleRuns(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  /// A run that fits this plan; null if none does.
+  std::unique_ptr<DeviceRun> take(const RunPlan& plan);
+  /// Keeps it, whatever its size, and drops others until they fit. It is of no use once `owner` has expired.
+  void keep(std::unique_ptr<DeviceRun> run, std::weak_ptr<const void> owner);
+
+  void dropOrphans();
+  void clear();
+  /// Of device memory.
+  std::size_t bytes() const;
+
+ private:
+  using Entries = std::list<std::pair<std::unique_ptr<DeviceRun>, std::weak_ptr<const void>>>;  ///< with the owners
+  void move(Entries::iterator entry, Entries& to);
+
+  const std::size_t max_bytes_;
+  mutable std::mutex mutex_;
+  Entries entries_;  ///< the one used last is the last
+  std::size_t bytes_ = 0;
+};
+
+/// The geometry for `rows` rows at once: rows per thread and row_warps so that few threads idle, programs per warp so
+/// that every multiprocessor gets several blocks and a block's tokens are a small part of its memory. Sections with
+/// long programs get a window.
+InterpreterGeometry chooseGeometry(const InterpreterCode& code, const InterpreterSection& section, std::size_t rows,
+                                   Precision precision, const DeviceLimits& limits);
 
 }  // namespace srjit

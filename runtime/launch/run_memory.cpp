@@ -62,7 +62,7 @@ bool RunMemory::take(const RunPlan& plan, std::size_t budget, bool last_try) {
   const std::size_t chunk_bytes = chunkBytes(plan);
   const std::size_t buffers = plan.kind.loss || chunks() == 1 ? 1 : 2;
   if (buffers * chunk_bytes > budget && !last_try) return false;
-  const DeviceQueue& queue = *plan.queue;
+  const DeviceQueue& queue = plan.store->queue();
   try {
     const std::size_t parameter_bytes = plan.code->parameters.bytes(plan.precision());
     parameters_ = DeviceBuffer(queue.stream, parameter_bytes);
@@ -85,7 +85,7 @@ bool RunMemory::take(const RunPlan& plan, std::size_t budget, bool last_try) {
 }
 
 void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
-  const DeviceQueue& queue = *plan.queue;
+  const DeviceQueue& queue = plan.store->queue();
   sums_ = DeviceBuffer(queue.stream, chunk_bytes);
   // Kernels write no sums of failed expressions, but the totals are of all.
   if (!plan.code->failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
@@ -102,7 +102,7 @@ void RunMemory::takePredictionBuffers(const RunPlan& plan, std::size_t count, st
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0 && last_try && count * chunk_bytes > budget) return;
     try {
-      predictions_.emplace_back(DeviceBuffer(plan.queue->stream, chunk_bytes), Event(plan.queue->cuda));
+      predictions_.emplace_back(DeviceBuffer(plan.store->queue().stream, chunk_bytes), Event(plan.store->queue().cuda));
     } catch (const CudaFailure& failure) {
       if (i == 0 || !last_try || !isOutOfMemory(failure)) throw;
       return;

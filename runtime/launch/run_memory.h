@@ -22,7 +22,6 @@ namespace srjit {
 /// the code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
 /// `outputs`. Constant once a run has it.
 struct RunPlan {
-  std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
   std::uint64_t data_serial;  ///< of the data of all its evaluations
@@ -35,7 +34,7 @@ struct RunPlan {
 
   /// Whether a run of `other` can serve an evaluation of this plan.
   bool fitsRunOf(const RunPlan& other) const {
-    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
+    return store == other.store && code == other.code && data_serial == other.data_serial && kind == other.kind &&
            direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
   /// Of the code and the data.

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
-#include "runtime/evaluation/population_parts.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/program.h"
 
@@ -132,12 +132,7 @@ class PoolFlight final : public Flight {
 class PoolExecutor final : public Executor {
  public:
   PoolExecutor(const EngineOptions& options, std::vector<PoolDevice> devices)
-      : name_(options.device),
-        precision_(options.precision),
-        devices_(std::move(devices)),
-        arena_(static_cast<int>(options.threads)) {}
-
-  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+      : Executor(options.threads), name_(options.device), precision_(options.precision), devices_(std::move(devices)) {}
 
   // Converted once.
   MadeData upload(const DataView& data) override {
@@ -166,11 +161,12 @@ class PoolExecutor final : public Executor {
   }
 
   MadeData select(const Dataset& data, const Selection& selection) override {
+    if (selection.is_for_graphs) return withTargetBehind(data, selection);
     return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
   }
 
-  Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                           std::uint64_t stream) override {
+  Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                              std::uint64_t stream) override {
     return onOwner(what, column.pointer,
                    [&](Executor& executor) { return executor.fetch(what, column, rows, stream); });
   }
@@ -205,48 +201,19 @@ class PoolExecutor final : public Executor {
     state.code = std::move(program);
   }
 
-  Result<Dataset> withTargetBehind(const Dataset& data) override {
-    const Dataset::State& state = data.state();
-    const std::lock_guard lock(state.copy_mutex);
-    if (state.copy_with_target == nullptr) {
-      MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
-        Result<Dataset> made = executor.withTargetBehind(own);
-        if (!made) return std::move(made).error();
-        return made->handle();
-      });
-      if (!behind) return std::move(behind).error();
-      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data;
-      // A device may have failed only this once: the next call asks it again.
-      if (devicesWith(**behind) != devicesWith(state)) return Dataset(std::move(*behind));
-      state.copy_with_target = std::move(*behind);
-    }
-    return Dataset(state.copy_with_target);
-  }
-
-  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
+  // About the share of a device.
+  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
+                                          const CompileOptions& options) const override {
     const Result<DeviceNumbers> devices = devicesOf(*options.data);
-    if (!devices) return 1;
-    // About the share of a device.
-    const PopulationView share = divide(population, devices->size()).front();
+    if (!devices) return {1, 1};
     const Dataset own(replicaOn(options.data->state(), devices->front()));
     CompileOptions for_device = options;
     for_device.data = &own;
-    return devices_[devices->front()].bestParts(share, for_device);
-  }
-
-  Status prepare(const Task& task) override {
-    Result<DeviceNumbers> devices = devicesOf(task.data);
-    if (!devices) return std::move(devices).error();
-    return arena_.execute([&] {
-      return devices_.retry(*devices, [&] {
-        return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
-          return executor.prepare(share.of(task));
-        });
-      });
-    });
+    return devices_[devices->front()].estimate(expressions / devices->size(), tokens / devices->size(), for_device);
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (task.only_prepares) return prepare(task);
     if (!task.loss) {
       return flightOf(arena_, std::move(task), [this](const Task& own) { return evaluate(own); });
     }
@@ -261,11 +228,41 @@ class PoolExecutor final : public Executor {
   }
 
   CacheStats cacheStats() const override { return devices_[0].cacheStats(); }  // the cache is that of all
-  bool owns(std::uint64_t address) const override { return devices_.ownerOf(address).has_value(); }
-  bool isLost() const override { return devices_.working().empty(); }
   std::vector<std::string> notices() const override { return devices_.notices(); }
 
  private:
+  MadeData withTargetBehind(const Dataset& data, const Selection& selection) {
+    const Dataset::State& state = data.state();
+    const std::lock_guard lock(state.copy_mutex);
+    if (state.copy_with_target == nullptr) {
+      MadeData behind =
+          onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
+      if (!behind) return behind;
+      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data.handle();
+      // A device may have failed only this once: the next call asks it again.
+      if (devicesWith(**behind) != devicesWith(state)) return behind;
+      state.copy_with_target = std::move(*behind);
+    }
+    return state.copy_with_target;
+  }
+
+  Result<std::unique_ptr<Flight>> prepare(const Task& task) {
+    Result<DeviceNumbers> devices = devicesOf(task.data);
+    if (!devices) return std::move(devices).error();
+    const Status prepared = arena_.execute([&] {
+      return devices_.retry(*devices, [&] {
+        return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
+          Task own = share.of(task);
+          own.only_prepares = true;
+          const auto done = executor.start(std::move(own));
+          return done ? okStatus() : Status(done.error());
+        });
+      });
+    });
+    if (!prepared) return prepared.error();
+    return std::unique_ptr<Flight>();
+  }
+
   /// Predictions.
   Result<Losses> evaluate(const Task& task) {
     Result<DeviceNumbers> devices = devicesOf(task.data);
@@ -371,7 +368,6 @@ class PoolExecutor final : public Executor {
   const std::string name_;
   const Precision precision_;
   PoolDevices devices_;
-  tbb::task_arena arena_;
 };
 
 }  // namespace

@@ -179,7 +179,12 @@ Result<std::shared_ptr<const PoolShares>> PoolProgram::sharesOn(PoolDevices& poo
 
 std::shared_ptr<const PoolShares> PoolProgram::divide(const PoolDevices& pool, const DeviceNumbers& devices) const {
   std::vector<double> seconds;
-  for (const std::size_t device : devices) seconds.push_back(pool[device].secondsPerToken(*source_, tier_, options_));
+  CompileOptions options = options_;
+  options.tier = tier_;
+  const std::size_t tokens = std::max<std::size_t>(source_->tokens * source_->lengthFactor(), 1);
+  for (const std::size_t device : devices) {
+    seconds.push_back(pool[device].estimate(source_->expressions.size(), tokens, options).first);
+  }
   const std::vector<std::size_t> ends = divideExpressions(*source_, seconds);
   auto shares = std::make_shared<PoolShares>();
   for (std::size_t i = 0; i < devices.size(); ++i) {

@@ -2,7 +2,7 @@
 //
 //   PoolExecutor::devicesOf(data)    the devices that work and have the data
 //   PoolDevices::retry(devices)      the call on these, and again without those that fail, until it succeeds
-//     PoolProgram::sharesOn(devices)   divideExpressions() by Executor::secondsPerToken(); a Program on each device
+//     PoolProgram::sharesOn(devices)   divideExpressions() by Executor::estimate(); a Program on each device
 //     PoolFlight::begin()              Executor::start() of each share
 //     PoolFlight::collect()            Flight::finish() of each share; its results go to their place
 //

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "compiler/direct/emitter.h"
-#include "runtime/code/interpreted/encode.h"
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/code/makers.h"
+#include "runtime/evaluation/ranges.h"
 #include "runtime/platform/guarded.h"
 
 namespace srjit {
@@ -380,10 +380,8 @@ void ProgramSubtrees::close(ProgramInfo& info) {
   info.nodes_spared = spared_nodes_;
 }
 
-DeviceSubtrees::DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
-                               const Dataset::State& data)
-    : queue_(std::move(queue)),
-      store_(std::move(store)),
+DeviceSubtrees::DeviceSubtrees(std::shared_ptr<KernelStore> store, const Dataset::State& data)
+    : store_(std::move(store)),
       kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), deviceDataOf(data).firstSpareColumn(),
                                            deviceDataOf(data).spareColumns(), data.rows)),
       column_bytes_(data.column_stride * static_cast<std::size_t>(bytesOf(data.precision))) {}
@@ -397,7 +395,7 @@ SubtreeStats DeviceSubtrees::subtrees() const {
 DeviceSubtrees::~DeviceSubtrees() {
   // The device may be lost; then nothing is in use.
   (void)guarded([&]() -> Status {
-    const CurrentContext current(*queue_->cuda);
+    const CurrentContext current(*store_->queue().cuda);
     for (const auto& run : runs_) run->wait();
     return okStatus();
   });
@@ -406,7 +404,7 @@ DeviceSubtrees::~DeviceSubtrees() {
 std::shared_ptr<GraphFilter> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
                                                   const DeviceCosts& costs, unsigned threads) {
   if (source.variables > data.columns) return nullptr;
-  if (source.variables + kMostSpareColumns > stagedColumnLimit(queue_->cuda->limits(), source.precision))
+  if (source.variables + kMostSpareColumns > stagedColumnLimit(store_->queue().cuda->limits(), source.precision))
     return nullptr;
   if (!kept_->isWorthwhile(tier, costs, source.tokens)) return nullptr;
   update(data, threads);
@@ -428,7 +426,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
 // Programs of the interpreter; the output of each is the number of its column.
 std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<const SubtreeWrite> writes,
                                         unsigned threads) {
-  const CurrentContext current(*queue_->cuda);
+  const CurrentContext current(*store_->queue().cuda);
   const std::uint32_t last = std::ranges::max(writes, {}, &SubtreeWrite::column).column;
   const Math math = store_->math();
   ProgramSource source{
@@ -442,13 +440,14 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   }
   source.set(of_column);
   std::ranges::sort(chosen);
-  auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
+  auto code = std::make_shared<const DeviceCode>(
+      encodeForDevice(*store_, {.source = source, .range = chosen, .threads = threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());
   if (!code->interpreter) return done;
   for (const Failure& failure : code->failures) {
     for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
   }
-  RunPlan plan{queue_, store_, code, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
+  RunPlan plan{store_, code, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
   plan.into_columns = true;
   auto run = DeviceRun::create(std::move(plan), data, SIZE_MAX);
   if (!run) return std::vector<bool>(writes.size());

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "runtime/evaluation/graph_filter.h"
+#include "runtime/evaluation/program_state.h"
 #include "runtime/launch/run.h"
 #include "runtime/subtrees/graph.h"
 
@@ -144,11 +144,11 @@ class ProgramSubtrees final : public GraphFilter {
 class DeviceSubtrees final : public Residence {
  public:
   /// Of `data`, which are resident and have spare columns.
-  DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store, const Dataset::State& data);
+  DeviceSubtrees(std::shared_ptr<KernelStore> store, const Dataset::State& data);
   ~DeviceSubtrees() override;
 
   /// Whether programs of this queue may read the columns, which are filled in its order.
-  bool belongsTo(const DeviceQueue& queue) const noexcept { return queue_.get() == &queue; }
+  bool belongsTo(const DeviceQueue& queue) const noexcept { return &store_->queue() == &queue; }
   SubtreeStats subtrees() const override;
 
   /// What the program of `source` reads, to be evaluated by `tier` on `data`, the data set of these subtrees; null if
@@ -163,7 +163,6 @@ class DeviceSubtrees final : public Residence {
 
   std::vector<bool> write(const Dataset::State& data, std::span<const SubtreeWrite> writes, unsigned threads);
 
-  std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
   std::shared_ptr<KeptSubtrees> kept_;
   const std::size_t column_bytes_;

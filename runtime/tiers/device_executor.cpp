@@ -4,10 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include <tbb/task_arena.h>
-
 #include "runtime/gpu/data.h"
-#include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
@@ -17,6 +14,8 @@
 
 namespace srjit {
 namespace {
+
+using MadeData = Result<std::shared_ptr<const Dataset::State>>;
 
 // Memory of the device that one data set takes at most, if the options set no limit.
 constexpr double kShareForData = 0.8;
@@ -35,17 +34,17 @@ class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
                  std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache)
-      : cuda_(std::move(cuda)),
+      : Executor(options.threads),
+        cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
         spare_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
-        cache_(std::move(cache)),
-        store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
-        arena_(static_cast<int>(threads_)),
-        selection_(queue_, cache_, store_, arena_, threads_) {
+        store_(std::make_shared<KernelStore>(queue_, std::move(images), std::move(cache), options.precision,
+                                             options.math)),
+        selection_(store_, arena_, threads_) {
     cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
       const auto runs = idle.lock();
       const auto streams = queue.lock();
@@ -56,7 +55,7 @@ class DeviceExecutor final : public Executor {
     });
   }
 
-  Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
+  MadeData upload(const DataView& data) override {
     TraceSpan span(TraceKind::kTransfer, "upload", device_);
     auto state = Dataset::State::create(data, store_->precision());
     if (!state) return std::move(state).error();
@@ -67,48 +66,34 @@ class DeviceExecutor final : public Executor {
     return withSpareColumns(std::move(*state));
   }
 
-  Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
-  Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override;
-  Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                           std::uint64_t stream) override;
+  MadeData adopt(const DeviceDataView& view) override;
+  MadeData select(const Dataset& data, const Selection& selection) override;
+  Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                              std::uint64_t stream) override;
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
-
-  void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
   void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
     selection_.compileOnGpu(state, options, deadline, filterFor(state, options));
   }
 
-  Result<Dataset> withTargetBehind(const Dataset& data) override;
-
-  double secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const override {
-    return selection_.secondsPerToken(source, tier, options);
-  }
-
-  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
-    // With kept subtrees each program counts as a generation.
-    if (keptWith(options.data->state()) != nullptr) return 1;
-    return selection_.bestParts(population, options);
-  }
-
-  Status prepare(const Task& task) override {
-    const CurrentContext current(*cuda_);
-    auto run = takeRun(task, false);
-    if (!run) return std::move(run).error();
-    keepRun(task, std::move(*run));
-    return okStatus();
+  // With kept subtrees each program counts as a generation.
+  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
+                                          const CompileOptions& options) const override {
+    auto [seconds, parts] = selection_.estimate(expressions, tokens, options);
+    const bool keeps = options.data != nullptr && keptWith(options.data->state()) != nullptr;
+    return {seconds, keeps ? 1 : parts};
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {
+    if (task.only_prepares) return prepare(task);
     if (task.loss) return evaluateOnGpu(std::move(task));
     return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
-  CacheStats cacheStats() const override { return cache_->stats(); }
+  CacheStats cacheStats() const override { return store_->cache()->stats(); }
 
-  bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
   bool isLost() const override;
 
  private:
@@ -123,6 +108,7 @@ class DeviceExecutor final : public Executor {
     deviceProgramOf(task.program.state()).keepRun(idle_, std::move(run));
   }
 
+  MadeData withTargetBehind(const Dataset& data, const std::vector<RowRun>& all_rows);
   std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
@@ -136,10 +122,11 @@ class DeviceExecutor final : public Executor {
   /// Data that were uploaded or selected, with what keeps values in their spare columns, if any.
   std::shared_ptr<const Dataset::State> withSpareColumns(std::shared_ptr<Dataset::State> state) {
     DeviceData& data = deviceDataOf(*state);
-    if (data.spareColumns() > 0) data.setKept(std::make_shared<DeviceSubtrees>(queue_, store_, *state));
+    if (data.spareColumns() > 0) data.setKept(std::make_shared<DeviceSubtrees>(store_, *state));
     return state;
   }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
+  Result<std::unique_ptr<Flight>> prepare(const Task& task);
   Result<std::unique_ptr<Flight>> evaluateOnGpu(Task task);
   Result<Losses> predict(const Task& task);
   void recordRunTime(const Task& task, const DeviceRun& run);
@@ -151,9 +138,7 @@ class DeviceExecutor final : public Executor {
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
-  std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
-  tbb::task_arena arena_;
   TierSelection selection_;
 };
 
@@ -214,7 +199,7 @@ class LossFlight final : public Flight {
   Losses losses_;
 };
 
-Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
+MadeData DeviceExecutor::adopt(const DeviceDataView& view) {
   const CurrentContext current(*cuda_);
   auto state = DeviceData::adopt(queue_, view, store_->precision());
   if (!state) return std::move(state).error();
@@ -222,7 +207,8 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
   return std::shared_ptr<const Dataset::State>(std::move(*state));
 }
 
-Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Dataset& data, const Selection& selection) {
+MadeData DeviceExecutor::select(const Dataset& data, const Selection& selection) {
+  if (selection.is_for_graphs) return withTargetBehind(data, selection.runs);
   const CurrentContext current(*cuda_);
   // Data that have no memory of the device are streamed, from host memory.
   const std::size_t bytes = selection.is_for_host ? 0 : budget(kShareForData);
@@ -231,8 +217,20 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Datas
   return withSpareColumns(std::move(*state));
 }
 
-Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
-                                         std::uint64_t stream) {
+MadeData DeviceExecutor::withTargetBehind(const Dataset& data, const std::vector<RowRun>& all_rows) {
+  const Dataset::State& state = data.state();
+  if (deviceDataOf(state).hasTargetBehind(state.columns)) return data.handle();
+  const std::lock_guard lock(state.copy_mutex);
+  if (state.copy_with_target == nullptr) {
+    MadeData copied = select(data, {.runs = all_rows});
+    if (!copied) return copied;
+    state.copy_with_target = std::move(*copied);
+  }
+  return state.copy_with_target;
+}
+
+Result<AlignedBuffer> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                                            std::uint64_t stream) {
   const CurrentContext current(*cuda_);
   waitForWriter(*queue_, stream);
   return fetchColumn(what, *queue_, column, rows, store_->precision());
@@ -278,18 +276,6 @@ std::shared_ptr<GraphFilter> DeviceExecutor::filterFor(const Program::State& pro
   return filter;
 }
 
-Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
-  const Dataset::State& state = data.state();
-  if (deviceDataOf(state).hasTargetBehind(state.columns)) return data;
-  const std::lock_guard lock(state.copy_mutex);
-  if (state.copy_with_target == nullptr) {
-    auto copied = select(data, {{{0, state.rows}}});
-    if (!copied) return std::move(copied).error();
-    state.copy_with_target = std::move(*copied);
-  }
-  return Dataset(state.copy_with_target);
-}
-
 // Checks the task, chooses its code, or makes it, and takes memory and kernels.
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
   const Dataset::State& data = task.data.state();
@@ -306,7 +292,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   auto code = selection_.codeFor(task.program.state(), kind, place, is_evaluated, task.deadline);
   if (!code) return std::move(code).error();
   program.setServed((*code)->served(), device_);
-  RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
+  RunPlan plan{store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
   if (auto run = idle_->take(plan)) return run;
   return inArena([&] { return DeviceRun::create(std::move(plan), data, budget(kShareForWork)); });
 }
@@ -337,6 +323,14 @@ Result<Losses> DeviceExecutor::predict(const Task& task) {
   });
   keepRun(task, std::move(*run));
   return losses;
+}
+
+Result<std::unique_ptr<Flight>> DeviceExecutor::prepare(const Task& task) {
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, false);
+  if (!run) return std::move(run).error();
+  keepRun(task, std::move(*run));
+  return std::unique_ptr<Flight>();
 }
 
 // A loss. The flight waits for its sums, and computes the losses of them.

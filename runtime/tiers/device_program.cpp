@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
@@ -90,15 +90,15 @@ ProgramStatus DeviceProgram::status() const {
     status.compiling = status.compiling || view.state == CodeState::kRunning;
     if (view.error) status.error = view.error;
     if (view.code == nullptr) return;
-    const CodeReport& report = view.code->report;
-    const ServedExpressions covered = view.code->served();
+    const DeviceCode& code = *view.code;
+    const ServedExpressions covered = code.served();
     status.tier = tier;
     status.seconds_compiling = view.seconds;
-    status.seconds_reading = report.seconds_reading;
-    status.seconds_loading = report.seconds_loading;
+    status.seconds_reading = code.status.seconds_reading;
+    status.seconds_loading = code.status.seconds_loading;
     status.compiled = covered.compiled + covered.direct;
-    if (report.compile_error) status.error = report.compile_error;
-    if (tier_ == Tier::kDirect && report.direct_gaps) status.error = report.direct_gaps;
+    if (code.status.error) status.error = code.status.error;
+    if (tier_ == Tier::kDirect && code.direct_gaps) status.error = code.direct_gaps;
   };
   // Later calls overwrite earlier ones: compiled code serves before direct code. Code of refused expressions serves
   // beside the interpreter.

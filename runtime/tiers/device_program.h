@@ -10,12 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/code/compile.h"
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 #include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/launch/idle_runs.h"
+#include "runtime/launch/run.h"
 #include "runtime/tiers/jobs.h"
 #include "runtime/tiers/policy.h"
 
@@ -39,9 +38,9 @@ class DeviceProgram final : public ProgramCode {
 
   /// The graphs that the program began with, if they are for direct or compiled code as `code` says; else null.
   const Graphs* graphs(CodeKind code) const noexcept { return graphs_ && graphs_of_ == code ? &*graphs_ : nullptr; }
-  void setGraphs(CodeKind code, Graphs graphs) {
+  const Graphs& setGraphs(CodeKind code, Graphs graphs) {
     graphs_of_ = code;
-    graphs_.emplace(std::move(graphs));
+    return graphs_.emplace(std::move(graphs));
   }
 
   /// What its graphs pass; null: nothing.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,8 +16,7 @@
 #include "ir/numbers/random.h"
 #include "ir/numeric.h"
 #include "ir/ops.h"
-#include "runtime/code/direct.h"
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
@@ -144,7 +142,7 @@ Value need(Result<Value> result) {
 constexpr std::array kGrids = {DirectGrid{.row_blocks = 2, .warps = 4}, DirectGrid{.row_blocks = 1, .warps = 16}};
 
 /// For little work and for much; other shapes are groups of the same code.
-std::array<DirectShape, 2> shapesOn(unsigned multiprocessors) {
+std::array<DirectOptions, 2> shapesOn(unsigned multiprocessors) {
   constexpr std::size_t kMany = 1 << 20;
   return {directShape(1, 1, multiprocessors), directShape(kMany, kMany, multiprocessors)};
 }
@@ -156,14 +154,14 @@ struct Probes {
     source.precision = store.precision();
     source.math = store.math();
     source.set(expressions);
-    all.resize(source.expressions.size());
-    std::iota(all.begin(), all.end(), 0U);
+    all = source.all();
     for (std::size_t i = 0; i < source.parameterOffset(source.expressions.size()); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
-    graphs = directGraphs({source}, threads);
+    graphs = directGraphs(order(threads));
   }
   std::size_t size() const { return all.size(); }
+  CompileOrder order(unsigned threads) const { return {.source = source, .range = all, .threads = threads}; }
 
   const char* name;
   ProgramSource source;
@@ -176,11 +174,10 @@ struct Probes {
 template <class T>
 class Comparison {
  public:
-  Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads,
-             const std::atomic<bool>& cancelled)
-      : queue_(queue),
-        shapes_(shapesOn(queue->cuda->limits().multiprocessors)),
-        store_(store),
+  Comparison(const std::shared_ptr<KernelStore>& store, unsigned threads, const std::atomic<bool>& cancelled)
+      : store_(store),
+        queue_(store->sharedQueue()),
+        shapes_(shapesOn(queue_->cuda->limits().multiprocessors)),
         threads_(threads),
         cancelled_(cancelled),
         trees_("probes", probes(), *store, threads),
@@ -242,11 +239,9 @@ class Comparison {
     return need(DeviceData::adopt(queue_, {.columns = matrix}, store_->precision()));
   }
 
-  CodeRequest request(const Probes& probes) const { return {probes.source, probes.all, *queue_, *store_, threads_}; }
-
   std::unique_ptr<DeviceRun> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
                                    const KernelKind& kind, std::optional<DirectGrid> grid) const {
-    RunPlan plan{queue_, store_, code, data.serial, kind, probes.size(), grid};
+    RunPlan plan{store_, code, data.serial, kind, probes.size(), grid};
     return need(DeviceRun::create(std::move(plan), data, SIZE_MAX));
   }
 
@@ -258,7 +253,7 @@ class Comparison {
   }
 
   void interpretTrees() {
-    const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
+    const auto code = std::make_shared<const DeviceCode>(encodeForDevice(*store_, trees_.order(threads_)));
     if (!code->failures.empty()) throw Ended{code->failures.front().error};
     predictions_ = predictionsOf(code, *resident(false), {}, {});
   }
@@ -280,9 +275,10 @@ class Comparison {
     }
   }
 
-  Code direct(const Probes& probes, const KernelKind& kind, const DirectShape& shape) const {
+  Code direct(const Probes& probes, const KernelKind& kind, const DirectOptions& shape) const {
     const std::atomic<bool> never = false;
-    auto code = std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, shape, never));
+    auto code = std::make_shared<const DeviceCode>(
+        directForDevice(*store_, probes.order(threads_), probes.graphs, kind, shape, never));
     const std::size_t written = code->direct ? code->direct->expressions : 0, all = probes.size();
     if (written != all) throw Ended{fmt::format("{} of {} {} were refused", all - written, all, probes.name)};
     return code;
@@ -291,7 +287,7 @@ class Comparison {
   void comparePredictions(const Dataset::State& data) const {
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(T));
     const Data by_row = strided(memory);
-    for (const DirectShape& shape : shapes_) {
+    for (const DirectOptions& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
       requireSame(predictionsOf(code, data, {}, kGrids[0]), "");
       requireSame(predictionsOf(code, *by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), "strided columns, ");
@@ -326,9 +322,9 @@ class Comparison {
     ++compared_;
   }
 
-  std::shared_ptr<DeviceQueue> queue_;
-  std::array<DirectShape, 2> shapes_;
   std::shared_ptr<KernelStore> store_;
+  std::shared_ptr<DeviceQueue> queue_;
+  std::array<DirectOptions, 2> shapes_;
   unsigned threads_;
   const std::atomic<bool>& cancelled_;
   Probes trees_, sums_;
@@ -342,11 +338,10 @@ class Comparison {
 
 }  // namespace
 
-Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
-                                      const std::shared_ptr<KernelStore>& store, unsigned threads,
+Result<std::string> compareDirectCode(const std::shared_ptr<KernelStore>& store, unsigned threads,
                                       const std::function<void()>& begin, const std::atomic<bool>& cancelled) {
   return withZeroOf(store->precision(),
-                    [&]<class T>(T) { return Comparison<T>(queue, store, threads, cancelled).run(begin); });
+                    [&]<class T>(T) { return Comparison<T>(store, threads, cancelled).run(begin); });
 }
 
 }  // namespace srjit

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 
 namespace srjit {
 namespace {
@@ -40,17 +40,16 @@ bool responds(const DeviceQueue& queue) {
 
 }  // namespace
 
-DirectSelfTest::DirectSelfTest(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
-                               std::shared_ptr<KernelCache> cache, unsigned threads)
-    : queue_(std::move(queue)), store_(std::move(store)), cache_(std::move(cache)), threads_(threads) {
-  const DeviceLimits& limits = queue_->cuda->limits();
+DirectSelfTest::DirectSelfTest(std::shared_ptr<KernelStore> store, unsigned threads)
+    : store_(std::move(store)), threads_(threads) {
+  const DeviceLimits& limits = store_->queue().cuda->limits();
   if (!hasDirectTier(limits)) {
     state_ = SelfTestState::kFailed;
     failure_ = Error{Errc::kUnsupported, fmt::format("no direct tier for sm_{}", limits.capability), {}};
     return;
   }
   fact_ = factOf(limits, store_->precision(), store_->math(), store_->identity());
-  if (const auto stored = cache_->readFact(fact_)) settle(*stored);
+  if (const auto stored = store_->cache()->readFact(fact_)) settle(*stored);
 }
 
 std::pair<bool, std::string> DirectSelfTest::lastResult(KernelCache& cache, const DeviceLimits& limits,
@@ -75,7 +74,7 @@ void DirectSelfTest::settle(const std::string& result) {
 }
 
 void DirectSelfTest::keep(const std::string& result) {
-  cache_->writeFact(fact_, result);
+  store_->cache()->writeFact(fact_, result);
   settle(result);
 }
 
@@ -95,12 +94,12 @@ std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) 
   Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
   if (busy_ && busy_->seconds() < kPatienceSeconds) return busy;
   const Stopwatch waiting;
-  auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatienceSeconds; });
+  auto lock = store_->cache()->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatienceSeconds; });
   if (!lock) {
     if (!cancelled) busy_.emplace();
     return busy;
   }
-  if (const auto stored = cache_->readFact(fact_)) settle(*stored);
+  if (const auto stored = store_->cache()->readFact(fact_)) settle(*stored);
   if (isOpen() && lock->marks() < kMaxCrashes) return run(*lock, cancelled);
   lock->unmark();
   if (isOpen()) keep(fmt::format("{} processes ended during the test", kMaxCrashes));
@@ -120,7 +119,7 @@ std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>
   try {
     // Another task of the arena may need the result. A thread that ran it here would wait for itself.
     auto difference =
-        tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
+        tbb::this_task_arena::isolate([&] { return compareDirectCode(store_, threads_, begin, cancelled); });
     if (!difference) {
       end(kOpen);
       return std::move(difference).error();
@@ -129,7 +128,7 @@ std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>
   } catch (const CudaFailure& failed) {
     const bool unrelated = !begun || isUnrelated(failed.code());
     end(unrelated ? kOpen : failed.error().message);
-    if (unrelated || !responds(*queue_)) throw;
+    if (unrelated || !responds(store_->queue())) throw;
   } catch (...) {
     end(kOpen);
     throw;

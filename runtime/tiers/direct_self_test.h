@@ -32,8 +32,7 @@ namespace srjit {
 /// Calls `begin` before direct code is loaded, after everything else was made ready. Errors: of making the interpreter,
 /// for lack of memory, and kCancelled. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in
 /// parallel on the calling thread's arena.
-Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
-                                      const std::shared_ptr<KernelStore>& store, unsigned threads,
+Result<std::string> compareDirectCode(const std::shared_ptr<KernelStore>& store, unsigned threads,
                                       const std::function<void()>& begin, const std::atomic<bool>& cancelled);
 
 /// Whether compareDirectCode() finds no difference on this device with this driver. It runs once for each precision and
@@ -48,8 +47,7 @@ class DirectSelfTest {
   static std::pair<bool, std::string> lastResult(KernelCache& cache, const DeviceLimits& limits, Precision precision,
                                                  Math math, std::string_view identity);
 
-  DirectSelfTest(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
-                 std::shared_ptr<KernelCache> cache, unsigned threads);
+  DirectSelfTest(std::shared_ptr<KernelStore> store, unsigned threads);
 
   /// kFailed also where there is no direct code for the device.
   SelfTestState state() const;
@@ -82,9 +80,7 @@ class DirectSelfTest {
   void settle(const std::string& result);
   void keep(const std::string& result);
 
-  std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
-  std::shared_ptr<KernelCache> cache_;
   unsigned threads_;
   std::string fact_;
   std::mutex running_;

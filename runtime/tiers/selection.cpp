@@ -2,34 +2,46 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "runtime/code/interpreted/encode.h"
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/code/makers.h"
+#include "runtime/evaluation/ranges.h"
+#include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
+
 namespace {
 
-std::string costsName(const DeviceLimits& limits, const KernelStore& store) {
+std::string costsName(const KernelStore& store) {
+  const DeviceLimits& limits = store.queue().cuda->limits();
   return fmt::format("{} ({}) {} {}", limits.name, limits.driver_version, nameOf(store.precision()),
                      nameOf(store.math()));
 }
 
+// On the calling thread's arena.
+Graphs compiledGraphs(const CompileOrder& order, const std::atomic<bool>& cancelled) {
+  Graphs graphs = planKernels(order);
+  addGraphs(graphs, order, cancelled);
+  return graphs;
+}
+
 }  // namespace
 
-TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
-                             std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads)
-    : queue_(std::move(queue)),
-      store_(std::move(store)),
+TierSelection::TierSelection(std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads)
+    : store_(std::move(store)),
+      queue_(store_->queue()),
       threads_(threads),
       arena_(arena),
       jobs_(threads),
-      costs_(cache, costsName(queue_->cuda->limits(), *store_), typicalCosts(store_->precision(), store_->math()),
+      costs_(store_->cache(), costsName(*store_), typicalCosts(store_->precision(), store_->math()),
              [this](std::function<void()> task) { jobs_.post(std::move(task)); }),
-      self_test_(queue_, store_, cache, threads) {}
+      self_test_(store_, threads) {}
 
 ExpectedWork TierSelection::workOf(std::size_t expressions, std::size_t tokens, std::size_t rows,
                                    double evaluations) const {
@@ -44,63 +56,53 @@ ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows
   return workOf(source.expressions.size(), source.tokens * source.lengthFactor(), rows, evaluations);
 }
 
-std::size_t TierSelection::bestParts(const PopulationView& population, const CompileOptions& options) const {
-  const std::size_t tokens =
-      population.size() == 0 ? 0 : static_cast<std::size_t>(population.offsets.back() - population.offsets.front());
-  const ExpectedWork work = workOf(population.size(), tokens, options.expected_rows, options.expected_evaluations);
+std::pair<double, std::size_t> TierSelection::estimate(std::size_t expressions, std::size_t tokens,
+                                                       const CompileOptions& options) const {
+  const ExpectedWork work = workOf(expressions, tokens, options.expected_rows, options.expected_evaluations);
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
-  const std::size_t best = srjit::bestParts(first, now, work);
+  const std::size_t best = bestParts(first, now, work);
   const bool is_for_device = first == CodeKind::kInterpreted && !options.pipeline && store_->frontEnd() != nullptr &&
-                             isEncodedOnDevice(population.size(), tokens);
-  return is_for_device ? std::min(best, mostPartsForDevice(population.size())) : best;
+                             isEncodedOnDevice(expressions, tokens);
+  return {secondsOf(first, now, work), is_for_device ? std::min(best, mostPartsForDevice(expressions)) : best};
 }
 
-double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const {
-  if (source.tokens == 0) return 1;
-  const ExpectedWork work = workOf(source, options.expected_rows, options.expected_evaluations);
-  const DeviceCosts now = costs();
-  const double seconds = secondsOf(firstCode(tier, self_test_.state(), now, work), now, work);
-  return seconds / static_cast<double>(source.tokens);
+CompileOrder TierSelection::orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
+                                    std::span<const std::uint32_t> range) const {
+  return {.source = source, .range = range, .deadline = deadline, .filter = filter, .threads = threads_};
 }
 
 void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
                                  std::shared_ptr<GraphFilter> filter) {
-  const GraphSource source{*state.source, filter.get(), deadline};
+  const ProgramSource& source = *state.source;
   const Tier tier = state.info.tier;
+  const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
+  const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
+  const std::vector<std::uint32_t> all = source.all();
+  const CompileOrder order = orderOf(source, filter.get(), deadline, all);
   const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.code = program;
-  const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
-    state.failures = failures;
-    state.info.nodes_after = nodes;
-    state.info.seconds_passes = seconds_passes;
-  };
-  const ExpectedWork announced = workOf(*state.source, options.expected_rows, options.expected_evaluations);
-  const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
-  if (first != CodeKind::kInterpreted) {
-    std::vector<std::uint32_t> all;
-    if (first == CodeKind::kCompiled) all = allOf(*state.source);
-    Graphs graphs = arena_.execute([&] { return graphsFor(first, source, all, jobs_.isShutDown()); });
-    record(graphs.failures, graphs.nodes, graphs.seconds);
-    program->setGraphs(first, std::move(graphs));
-  } else {
-    prepareFrontEnd(*state.source);
-    const Code code = interpreted(source);
-    record(code->failures, code->report.nodes, code->report.seconds_passes);
-    if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);  // Those are compiled.
-    state.info.seconds_codegen = code->report.seconds_codegen;
-    state.info.recurring = code->report.recurring;
-    state.info.encoded_on_device = code->report.on_device;
+  if (first == CodeKind::kInterpreted) {
+    prepareFrontEnd(source);
+    const Code code = interpreted(order);
     program->setInterpreted(code);
+    state.failures = code->failures;
+    if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);  // Those are compiled.
+    state.info = code->info;
+    state.info.tier = tier;
+  } else {
+    const Graphs& graphs = program->setGraphs(first, graphsFor(first, order, jobs_.isShutDown()));
+    state.failures = graphs.failures;
+    state.info.nodes_after = graphs.nodes;
+    state.info.seconds_passes = graphs.seconds;
   }
-  if (filter == nullptr) return;
-  filter->close(state.info);
+  if (filter != nullptr) filter->close(state.info);
   program->setFilter(std::move(filter));
 }
 
 void TierSelection::recordRunTime(DeviceProgram& program, const DeviceCode& code, std::size_t rows, double seconds) {
   const int kinds = (code.interpreter ? 1 : 0) + (code.direct ? 1 : 0) + (code.compiled ? 1 : 0);
-  const double node_rows = static_cast<double>(code.report.tokens) * static_cast<double>(rows);
+  const double node_rows = static_cast<double>(code.info.nodes_before) * static_cast<double>(rows);
   if (kinds != 1 || node_rows < kLeastMeasured) return;
   const auto [kind, cost] = code.interpreter ? std::pair(CodeKind::kInterpreted, &DeviceCosts::interpret)
                             : code.direct    ? std::pair(CodeKind::kDirect, &DeviceCosts::direct)
@@ -177,9 +179,11 @@ Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, 
 Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   DeviceProgram& program = deviceProgramOf(query.state);
   TierFacts& facts = query.facts;
-  const GraphSource source{*query.state.source, program.filter().get(), query.deadline};
+  const ProgramSource& source = *query.state.source;
+  const std::vector<std::uint32_t> range = code == CodeKind::kCompiledRefused ? program.refused() : source.all();
+  const CompileOrder order = orderOf(source, program.filter().get(), query.deadline, range);
   if (code == CodeKind::kInterpreted) {
-    if (program.interpreted() == nullptr) program.setInterpreted(interpreted(source));
+    if (program.interpreted() == nullptr) program.setInterpreted(interpreted(order));
     query.codeOf(code) = program.interpreted();
     facts.has_interpreted = true;
     facts.interpreter_refuses = program.interpreterRefuses();
@@ -188,7 +192,7 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   const auto make_code = [&](const std::atomic<bool>& cancelled) {
-    return make(code, source, &program, query.kind, query.rows, cancelled);
+    return make(code, order, program.graphs(code), query.kind, query.rows, cancelled);
   };
   Result<Code> made = jobs_.join(program.job(query.kind, code), arena, make_code, query.deadline);
   query.deadline.check();
@@ -214,10 +218,83 @@ void TierSelection::startInBackground(const Query& query, CodeKind code) {
     jobs_.start(program.job(query.kind, code),
                 [this, code, source = query.state.source, filter = program.filter(), kind = query.kind,
                  rows = query.rows](const std::atomic<bool>& cancelled) {
-                  return make(code, {*source, filter.get()}, nullptr, kind, rows, cancelled);
+                  const std::vector<std::uint32_t> all = source->all();
+                  return make(code, orderOf(*source, filter.get(), {}, all), nullptr, kind, rows, cancelled);
                 });
     return okStatus();
   });
+}
+
+// The kernels that encode populations on the device are loaded or made in the background: no population waits for the
+// assembler, which may be the driver's. Where that fails, the host encodes. Making begins with the second population:
+// the end of an engine waits for the assembler, and an engine that encodes a single population would wait in vain.
+void TierSelection::prepareFrontEnd(const ProgramSource& source) {
+  if (!isEncodedOnDevice(source) || source.is_continued) return;
+  (void)guarded([&] {
+    const bool is_first = !has_had_population_for_device_.exchange(true);
+    if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return okStatus();
+    jobs_.post([store = store_] {
+      (void)guarded([&] {
+        const CurrentContext current(*store->queue().cuda);
+        return store->makeFrontEnd();
+      });
+    });
+    return okStatus();
+  });
+}
+
+TierSelection::Code TierSelection::interpreted(const CompileOrder& order) const {
+  TraceSpan span(TraceKind::kCompile, kInterpreterCode, queue_.name);
+  span.add("expressions", order.source.expressions.size());
+  span.add("tokens", order.source.tokens);
+  return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(*store_, order)); });
+}
+
+Graphs TierSelection::graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled) {
+  if (code == CodeKind::kDirect) {
+    TraceSpan span(TraceKind::kCompile, "graphs", queue_.name);
+    span.add("expressions", order.source.expressions.size());
+    return arena_.execute([&] { return directGraphs(order); });
+  }
+  return arena_.execute([&] { return compiledGraphs(order, cancelled); });
+}
+
+// Machine code. `graphs` are those that the program began with, if they are for such code. Other programs need the
+// self-test, too, so the end of this one does not cancel it.
+Result<TierSelection::Code> TierSelection::make(CodeKind code, const CompileOrder& order, const Graphs* graphs,
+                                                const KernelKind& kind, std::size_t rows,
+                                                const std::atomic<bool>& cancelled) {
+  const CurrentContext current(*queue_.cuda);
+  if (code != CodeKind::kDirect) return compiled(order, graphs, kind, cancelled);
+  if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
+  return direct(order, graphs, kind, rows, cancelled);
+}
+
+TierSelection::Code TierSelection::compiled(const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
+                                            const std::atomic<bool>& cancelled) {
+  TraceSpan span(TraceKind::kCompile, kCompiledCode, queue_.name);
+  span.add("expressions", order.range.size());
+  std::optional<Graphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(compiledGraphs(order, cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(*store_, order, *graphs, kind, cancelled));
+  costs_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
+  return made;
+}
+
+TierSelection::Code TierSelection::direct(const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
+                                          std::size_t rows, const std::atomic<bool>& cancelled) {
+  TraceSpan span(TraceKind::kCompile, kDirectCode, queue_.name);
+  const std::size_t expressions = order.source.expressions.size(), tokens = order.source.tokens;
+  span.add("expressions", expressions);
+  span.add("tokens", tokens);
+  const Stopwatch watch;
+  std::optional<Graphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(directGraphs(order));
+  const DirectOptions shape = directShape(expressions, rows, queue_.cuda->limits().multiprocessors);
+  auto made = std::make_shared<const DeviceCode>(directForDevice(*store_, order, *graphs, kind, shape, cancelled));
+  const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
+  if (made->direct) costs_.addMaking(&DeviceCosts::write, static_cast<double>(tokens), seconds * threads_);
+  return made;
 }
 
 }  // namespace srjit

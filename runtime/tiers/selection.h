@@ -28,8 +28,7 @@ class TierSelection {
   using Code = std::shared_ptr<const DeviceCode>;
 
   /// `arena` must outlive it.
-  TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
-                std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
+  TierSelection(std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
   /// Cancels all jobs, and waits for them.
   ~TierSelection() { jobs_.shutDown(); }
   TierSelection(const TierSelection&) = delete;
@@ -39,11 +38,9 @@ class TierSelection {
   void compileOnGpu(Program::State& state, const CompileOptions& options, const Deadline& deadline,
                     std::shared_ptr<GraphFilter> filter);
 
-  /// As Executor::bestParts().
-  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
-
-  /// As Executor::secondsPerToken().
-  double secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const;
+  /// As Executor::estimate().
+  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
+                                          const CompileOptions& options) const;
 
   DeviceCosts costs() const { return costs_.costs(); }
 
@@ -66,22 +63,20 @@ class TierSelection {
   Status await(Query& query, CodeKind code, OnFailure on_failure);
   void startInBackground(const Query& query, CodeKind code);
 
-  // Of making.cpp.
-  static std::vector<std::uint32_t> allOf(const ProgramSource& source);
-  CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
+  CompileOrder orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
+                       std::span<const std::uint32_t> range = {}) const;
   void prepareFrontEnd(const ProgramSource& source);
-  Code interpreted(const GraphSource& source) const;
-  Graphs graphsFor(CodeKind code, const GraphSource& source, std::span<const std::uint32_t> chosen,
-                   const std::atomic<bool>& cancelled) const;
-  Result<Code> make(CodeKind code, const GraphSource& source, const DeviceProgram* program, const KernelKind& kind,
+  Code interpreted(const CompileOrder& order) const;
+  Graphs graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled);
+  Result<Code> make(CodeKind code, const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
                     std::size_t rows, const std::atomic<bool>& cancelled);
-  Code direct(const GraphSource& source, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
+  Code direct(const CompileOrder& order, const Graphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled);
-  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const Graphs* graphs,
-                const KernelKind& kind, const std::atomic<bool>& cancelled);
+  Code compiled(const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
+                const std::atomic<bool>& cancelled);
 
-  std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
+  DeviceQueue& queue_;  ///< of the store
   unsigned threads_;
   tbb::task_arena& arena_;
   JobQueue jobs_;

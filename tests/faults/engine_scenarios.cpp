@@ -403,8 +403,8 @@ EngineOptions withFacts(World& world, Tier tier) {
                                nameOf(options.precision), nameOf(options.math)),
                    R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
   auto queue = std::make_shared<DeviceQueue>(cuda);
-  auto store = std::make_shared<KernelStore>(cuda, world.machine.images, cache, options.precision, options.math);
-  cache->writeFact(DirectSelfTest(queue, store, cache, 2).fact(), "proved");
+  auto store = std::make_shared<KernelStore>(queue, world.machine.images, cache, options.precision, options.math);
+  cache->writeFact(DirectSelfTest(store, 2).fact(), "proved");
   return options;
 }
 

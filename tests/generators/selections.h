@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "runtime/evaluation/dataset_state.h"
-#include "runtime/evaluation/selection.h"
 #include "tests/generators/derivatives.h"
 
 namespace srjit {

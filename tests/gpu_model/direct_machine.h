@@ -32,8 +32,8 @@ struct SelfTesting {
         current(*cuda),
         cache(KernelCache::open({.directory = directory})),
         queue(std::make_shared<DeviceQueue>(cuda)),
-        store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
-        self_test(queue, store, cache, 2) {}
+        store(std::make_shared<KernelStore>(queue, machine.images, cache, precision, Math::kStrict)),
+        self_test(store, 2) {}
   std::optional<Error> ensure() { return self_test.ensure(never); }
   /// Whether the lock of the self-test is marked, determined without holding it.
   bool isMarked(const Scratch& directory) const {

@@ -22,9 +22,8 @@ struct SlowMachine : FakeMachine {
     cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
                                  nameOf(precision), nameOf(math)),
                      R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
-    auto queue = std::make_shared<DeviceQueue>(cuda);
-    auto store = std::make_shared<KernelStore>(cuda, images, cache, precision, math);
-    cache->writeFact(DirectSelfTest(queue, store, cache, 2).fact(), "proved");
+    auto store = std::make_shared<KernelStore>(std::make_shared<DeviceQueue>(cuda), images, cache, precision, math);
+    cache->writeFact(DirectSelfTest(store, 2).fact(), "proved");
   }
   Engine keeping(std::uint64_t bytes = std::uint64_t{1} << 20) {
     return engine(

@@ -8,7 +8,7 @@
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/ops.h"
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/evaluation/ranges.h"
 #include "tests/tools/process.h"
 
 namespace srjit {

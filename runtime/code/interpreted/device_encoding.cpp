@@ -2,14 +2,69 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include <tbb/parallel_for.h>
 
-#include "runtime/code/interpreted/sections.h"
+#include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
+
+namespace {
+
+/// The bytes of several arrays, and spans that name them where their copy will be.
+class ArrayImage {
+ public:
+  template <class T>
+  void add(std::span<const T>& array) {
+    constexpr std::size_t kAlignment = 16;
+    const std::size_t first = ceilDivide(bytes_.size(), kAlignment) * kAlignment;
+    bytes_.resize(first + array.size_bytes());
+    std::memcpy(bytes_.data() + first, array.data(), array.size_bytes());
+    array = {std::bit_cast<const T*>(first), array.size()};
+  }
+  template <class T>
+  static void place(std::span<const T>& array, CUdeviceptr address) {
+    array = {std::bit_cast<const T*>(std::bit_cast<std::uintptr_t>(array.data()) + address), array.size()};
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+template <class Visit>
+void forEachArray(EncodeArguments& arguments, const Visit& visit) {
+  auto& [ops, variants, checks, steps] = arguments.rules;
+  visit(ops);
+  visit(variants);
+  visit(checks);
+  visit(steps);
+  visit(arguments.handlers.ops);
+  visit(arguments.handlers.plans);
+  visit(arguments.handlers.plain);
+  visit(arguments.handlers.applies);
+}
+
+}  // namespace
+
+FrontEnd::FrontEnd(std::shared_ptr<const Module> module, const std::shared_ptr<const Stream>& stream,
+                   Precision precision, Math math, const HandlerTable& table)
+    : module_(std::move(module)), encode_(module_->kernel(kEncodeKernel)), link_(module_->kernel(kLinkKernel)) {
+  arguments_.precision = precision;
+  arguments_.math = math;
+  arguments_.rules = rulesFor(ruleModeOf(math, precision));
+  arguments_.handlers = table.numbers();
+  ArrayImage image;
+  forEachArray(arguments_, [&](auto& array) { image.add(array); });
+  tables_ = DeviceBuffer(stream, image.bytes().size());
+  stream->complete([&] { stream->copyToDevice(tables_.address(), image.bytes().data(), image.bytes().size()); });
+  forEachArray(arguments_, [&](auto& array) { ArrayImage::place(array, tables_.address()); });
+}
+
 namespace {
 
 // Measured on an H200: more workers do not encode faster, as instructions are fetched for warps that go different ways
@@ -45,24 +100,35 @@ unsigned blocksFor(std::size_t expressions, const DeviceQueue& queue) {
   return static_cast<unsigned>(std::min(most, ceilDivide(expressions, std::size_t{kEncodeThreads})));
 }
 
-template <class Ranges, class Work>
-void forEachInParallel(Ranges& ranges, const Work& work) {
-  tbb::parallel_for(std::size_t{0}, ranges.size(), [&](std::size_t r) { work(ranges[r]); });
+template <class Parts, class Work>
+void forEachInParallel(Parts& parts, const Work& work) {
+  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t r) { work(parts[r]); });
 }
 
 }  // namespace
 
-DeviceEncoding::DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
-                               std::uint32_t max_slots)
-    : source_(request.source),
+/// A block of the population, which one task handles: its expressions `first` to `last` - 1.
+struct DeviceEncoding::Part {
+  const Population::Block& block;
+  std::size_t first, last;
+  std::size_t codes = 0, constants = 0;                               ///< before it, of all that are copied
+  std::size_t programs = 0, tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
+  std::size_t expression_tokens = 0, nodes = 0;                       ///< of its programs
+  std::uint32_t slots = 0;                                            ///< the most of a program
+  std::vector<std::uint32_t> left = {};
+};
+
+DeviceEncoding::DeviceEncoding(KernelStore& store, const ProgramSource& source, std::size_t count,
+                               std::shared_ptr<const FrontEnd> front_end, std::uint32_t max_slots)
+    : source_(source),
       count_(count),
-      queue_(request.queue),
+      queue_(store.queue()),
       front_end_(std::move(front_end)),
       began_(queue_.cuda, true),
       done_(queue_.cuda, true) {
   std::size_t first = 0;
   for (const Population::Block& block : source_.expressions.blocks().first(ceilDivide(count_, Population::kBlock))) {
-    ranges_.push_back({block, first, first + block.size()});
+    parts_.push_back({block, first, first + block.size()});
     first += block.size();
   }
   try {
@@ -88,9 +154,9 @@ void DeviceEncoding::finish() {
 
 std::size_t DeviceEncoding::copyPopulation() {
   std::size_t codes = 0, constants = 0;
-  for (Range& range : ranges_) {
-    range.codes = std::exchange(codes, codes + range.block.codes().size());
-    range.constants = std::exchange(constants, constants + range.block.constants().size());
+  for (Part& part : parts_) {
+    part.codes = std::exchange(codes, codes + part.block.codes().size());
+    part.constants = std::exchange(constants, constants + part.block.constants().size());
   }
   ArrayLayout layout;
   const std::size_t codes_at = layout.add<std::int32_t>(codes), constants_at = layout.add<double>(constants);
@@ -100,12 +166,12 @@ std::size_t DeviceEncoding::copyPopulation() {
   auto* const bytes = static_cast<std::byte*>(population_staging_->data());
   auto* const first_codes = at<std::uint32_t>(bytes, first_codes_at);
   auto* const first_constants = at<std::uint32_t>(bytes, first_constants_at);
-  forEachInParallel(ranges_, [&](const Range& range) {
-    std::ranges::copy(range.block.codes(), at<std::int32_t>(bytes, codes_at) + range.codes);
-    std::ranges::copy(range.block.constants(), at<double>(bytes, constants_at) + range.constants);
-    for (std::size_t e = range.first; e < range.last; ++e) {
-      first_codes[e] = static_cast<std::uint32_t>(range.codes + range.block.firstCode(e - range.first));
-      first_constants[e] = static_cast<std::uint32_t>(range.constants + range.block.firstConstant(e - range.first));
+  forEachInParallel(parts_, [&](const Part& part) {
+    std::ranges::copy(part.block.codes(), at<std::int32_t>(bytes, codes_at) + part.codes);
+    std::ranges::copy(part.block.constants(), at<double>(bytes, constants_at) + part.constants);
+    for (std::size_t e = part.first; e < part.last; ++e) {
+      first_codes[e] = static_cast<std::uint32_t>(part.codes + part.block.firstCode(e - part.first));
+      first_constants[e] = static_cast<std::uint32_t>(part.constants + part.block.firstConstant(e - part.first));
     }
   });
   first_codes[count_] = static_cast<std::uint32_t>(codes);
@@ -155,37 +221,37 @@ void DeviceEncoding::encode(std::size_t codes, std::uint32_t max_slots) {
 }
 
 void DeviceEncoding::findPlaces() {
-  forEachInParallel(ranges_, [&](Range& range) {
-    range.expression_tokens = range.block.tokens();
-    for (std::size_t e = range.first; e < range.last; ++e) {
+  forEachInParallel(parts_, [&](Part& part) {
+    part.expression_tokens = part.block.tokens();
+    for (std::size_t e = part.first; e < part.last; ++e) {
       const EncodedSize size = sizes_[e];
       if (size.tokens == 0) {
-        range.left.push_back(static_cast<std::uint32_t>(e));
-        range.expression_tokens -= source_.expressions[e].size();
+        part.left.push_back(static_cast<std::uint32_t>(e));
+        part.expression_tokens -= source_.expressions[e].size();
         continue;
       }
-      range.nodes += size.nodes;
-      range.tokens += size.tokens;
-      range.parameters += size.parameters;
-      range.patches += size.patches;
-      range.slots = std::max<std::uint32_t>(range.slots, size.slots);
+      part.nodes += size.nodes;
+      part.tokens += size.tokens;
+      part.parameters += size.parameters;
+      part.patches += size.patches;
+      part.slots = std::max<std::uint32_t>(part.slots, size.slots);
     }
   });
-  for (Range& range : ranges_) {
-    range.programs = range.first - left_.size();
-    left_.insert(left_.end(), range.left.begin(), range.left.end());
-    facts_.tokens += range.expression_tokens;
-    facts_.nodes += range.nodes;
-    slots_ = std::max(slots_, range.slots);
-    tokens_ += std::exchange(range.tokens, tokens_);
-    parameters_ += std::exchange(range.parameters, parameters_);
-    patches_ += std::exchange(range.patches, patches_);
+  for (Part& part : parts_) {
+    part.programs = part.first - left_.size();
+    left_.insert(left_.end(), part.left.begin(), part.left.end());
+    facts_.tokens += part.expression_tokens;
+    facts_.nodes += part.nodes;
+    slots_ = std::max(slots_, part.slots);
+    tokens_ += std::exchange(part.tokens, tokens_);
+    parameters_ += std::exchange(part.parameters, parameters_);
+    patches_ += std::exchange(part.patches, patches_);
   }
   places_staging_ = queue_.pinned.take(sizes_.size() * sizeof(ProgramPlace));
   places_ = places_staging_->as<ProgramPlace>().first(sizes_.size());
-  forEachInParallel(ranges_, [&](const Range& range) {
-    std::size_t token = range.tokens, parameter = range.parameters;
-    for (std::size_t e = range.first; e < range.last; ++e) {
+  forEachInParallel(parts_, [&](const Part& part) {
+    std::size_t token = part.tokens, parameter = part.parameters;
+    for (std::size_t e = part.first; e < part.last; ++e) {
       places_[e] = {static_cast<std::uint32_t>(token), static_cast<std::uint32_t>(parameter)};
       token += sizes_[e].tokens;
       parameter += sizes_[e].parameters;
@@ -194,9 +260,9 @@ void DeviceEncoding::findPlaces() {
 }
 
 void DeviceEncoding::putOffsets(std::span<std::uint32_t> offsets) const {
-  forEachInParallel(ranges_, [&](const Range& range) {
-    std::size_t program = range.programs;
-    for (std::size_t e = range.first; e < range.last; ++e) {
+  forEachInParallel(parts_, [&](const Part& part) {
+    std::size_t program = part.programs;
+    for (std::size_t e = part.first; e < part.last; ++e) {
       if (sizes_[e].tokens != 0) offsets[program++] = places_[e].token;
     }
   });
@@ -240,9 +306,9 @@ void DeviceEncoding::link(std::span<const std::uint16_t> handlers, std::span<con
 }
 
 void DeviceEncoding::writeParameters(std::span<const ParameterSource> sources, ParameterTable& table) {
-  forEachInParallel(ranges_, [&](const Range& range) {
-    std::size_t patch = range.patches;
-    for (std::size_t e = range.first; e < range.last; ++e) {
+  forEachInParallel(parts_, [&](const Part& part) {
+    std::size_t patch = part.patches;
+    for (std::size_t e = part.first; e < part.last; ++e) {
       const EncodedSize size = sizes_[e];
       const std::size_t entry = places_[e].parameter;
       table.put(entry, patch, size.patches, sources.subspan(entry, size.parameters), source_.parameterOffset(e));

@@ -7,12 +7,34 @@
 #include <span>
 #include <vector>
 
+#include "compiler/interpreter/front_end/arguments.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/parameter_table.h"
-#include "runtime/code/interpreted/encoded_generation.h"
-#include "runtime/code/interpreted/front_end.h"
+#include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/code/parts.h"
+#include "runtime/cuda/handles.h"
 
 namespace srjit {
+
+/// Of one device, precision and math mode. Immutable; thread-safe, but that launches must be in one stream
+/// (compiler/interpreter/front_end/arguments.h).
+class FrontEnd {
+ public:
+  /// Copies the tables to the device, on `stream`. Needs a current context. Throws CudaFailure.
+  FrontEnd(std::shared_ptr<const Module> module, const std::shared_ptr<const Stream>& stream, Precision precision,
+           Math math, const HandlerTable& table);
+
+  const Kernel& encodeKernel() const noexcept { return encode_; }
+  const Kernel& linkKernel() const noexcept { return link_; }
+  /// What depends on the tables and modes; the rest is not set.
+  const EncodeArguments& arguments() const noexcept { return arguments_; }
+
+ private:
+  std::shared_ptr<const Module> module_;
+  Kernel encode_, link_;
+  DeviceBuffer tables_;
+  EncodeArguments arguments_{};
+};
 
 /// Populations of fewer expressions are encoded on the host: copies and launches would take longer.
 inline constexpr std::size_t kLeastEncodedOnDevice = 16'384;
@@ -25,8 +47,8 @@ class DeviceEncoding {
   /// Copies the first `count` expressions, which are all or a multiple of Population::kBlock, to the device and has
   /// them encoded there, meanwhile: for at most `max_slots` slots, which are numbered from kFirstSlot on, as in
   /// programs that the host encodes.
-  DeviceEncoding(const CodeRequest& request, std::size_t count, std::shared_ptr<const FrontEnd> front_end,
-                 std::uint32_t max_slots);
+  DeviceEncoding(KernelStore& store, const ProgramSource& source, std::size_t count,
+                 std::shared_ptr<const FrontEnd> front_end, std::uint32_t max_slots);
   DeviceEncoding(const DeviceEncoding&) = delete;
   DeviceEncoding& operator=(const DeviceEncoding&) = delete;
   ~DeviceEncoding();
@@ -54,16 +76,7 @@ class DeviceEncoding {
             std::size_t more_patches);
 
  private:
-  /// A block of the population, which one task handles: its expressions `first` to `last` - 1.
-  struct Range {
-    const Population::Block& block;
-    std::size_t first, last;
-    std::size_t codes = 0, constants = 0;                               ///< before it, of all that are copied
-    std::size_t programs = 0, tokens = 0, parameters = 0, patches = 0;  ///< before it, of all programs
-    std::size_t expression_tokens = 0, nodes = 0;                       ///< of its programs
-    std::uint32_t slots = 0;                                            ///< the most of a program
-    std::vector<std::uint32_t> left = {};
-  };
+  struct Part;
 
   /// Gives the number of tokens that are copied.
   std::size_t copyPopulation();
@@ -75,7 +88,7 @@ class DeviceEncoding {
   std::size_t count_;
   DeviceQueue& queue_;
   std::shared_ptr<const FrontEnd> front_end_;
-  std::vector<Range> ranges_;
+  std::vector<Part> parts_;
   DeviceBuffer population_memory_, program_memory_;
   DevicePopulation population_{};
   EncodedPrograms encoded_{};

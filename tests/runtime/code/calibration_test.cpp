@@ -130,8 +130,10 @@ TEST(Calibration, CountsOnlyCompilationByTheCaller) {
   Device device;
   const auto cache = cacheIn({});
   const auto images = std::make_shared<FakeImageMaker>();
-  KernelStore first(device.cuda, images, cache, Precision::kF32, Math::kStrict);
-  KernelStore second(device.cuda, images, cache, Precision::kF32, Math::kStrict);
+  const CurrentContext current(*device.cuda);
+  const auto queue = std::make_shared<DeviceQueue>(device.cuda);
+  KernelStore first(queue, images, cache, Precision::kF32, Math::kStrict);
+  KernelStore second(queue, images, cache, Precision::kF32, Math::kStrict);
   Dag dag(Precision::kF32);
   dag.addRoot(dag.variable(0));
   double made = -1, found = -1;

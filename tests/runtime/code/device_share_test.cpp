@@ -1,5 +1,5 @@
 // Which share of a population a device encodes: by costs, and by what was measured.
-#include "runtime/code/interpreted/device_share.h"
+#include "runtime/code/kernel_store.h"
 
 #include <cstddef>
 #include <limits>

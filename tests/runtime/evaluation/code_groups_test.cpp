@@ -1,5 +1,5 @@
 // Groups of expressions that are compiled together: bounded lengths, order, and expressions that are too long.
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/evaluation/ranges.h"
 
 #include <numeric>
 
@@ -35,9 +35,17 @@ ProgramSource sourceOf(const std::vector<Expression>& expressions) {
   return source;
 }
 
-KernelGroups kernelsOf(const std::vector<Expression>& expressions, std::size_t longest = kMaxCodeLength) {
-  return groupForKernels(sourceOf(expressions), allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise),
-                         longest);
+/// The ranges, and expressions that are too long.
+struct Kernels {
+  std::vector<Range> ranges;
+  std::vector<std::uint32_t> too_long;
+};
+
+Kernels kernelsOf(const std::vector<Expression>& expressions, std::size_t longest = kMaxCodeLength) {
+  Kernels made;
+  made.ranges = rangesForDevice(sourceOf(expressions), allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise),
+                                made.too_long, longest);
+  return made;
 }
 
 TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
@@ -54,67 +62,67 @@ TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
   EXPECT_EQ(hostCodeLength(Population({&sine, 1})[0]), 2u);
 }
 
-TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
+TEST(KernelRanges, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
   for (const std::size_t count : {1, 64, 65, 1000, 5000}) {
     for (const char* const text : {"x0", "x0*x1+1", "sin(x0)+exp(x1)"}) {
       const std::vector<Expression> expressions(count, parse(text, Language::kInfix).value());
-      const KernelGroups made = kernelsOf(expressions);
+      const Kernels made = kernelsOf(expressions);
       EXPECT_THAT(made.too_long, IsEmpty());
       std::vector<std::uint32_t> members;
-      for (const KernelGroup& group : made.groups) {
-        EXPECT_LE(group.expressions.size(), kExpressionsPerKernel);
-        EXPECT_LE(group.weight, 1600U);
-        members.insert(members.end(), group.expressions.begin(), group.expressions.end());
+      for (const Range& range : made.ranges) {
+        EXPECT_LE(range.expressions.size(), kExpressionsPerKernel);
+        EXPECT_LE(range.length, 1600U);
+        members.insert(members.end(), range.expressions.begin(), range.expressions.end());
       }
       EXPECT_EQ(members, allOf(expressions));
-      const std::size_t fit = made.groups[0].expressions.size();
-      EXPECT_EQ(made.groups.size(), ceilDivide(count, fit)) << text;
+      const std::size_t fit = made.ranges[0].expressions.size();
+      EXPECT_EQ(made.ranges.size(), ceilDivide(count, fit)) << text;
     }
   }
 }
 
-TEST(KernelGroups, OneExpressionMayFillAKernelAndNoMore) {
+TEST(KernelRanges, OneExpressionMayFillAKernelAndNoMore) {
   // Per sine: its variable, its instructions, and an addition.
   const std::size_t fit = (kMaxCodeLength + 1) / (codeWeight(Op::kSin, Precision::kF32, Math::kPrecise) + 2);
   const std::vector<Expression> expressions = {sumOf(2047), sumOf(2048), sumOf(fit - 1, "sin(x0)"),
                                                sumOf(fit, "sin(x0)")};
-  const KernelGroups made = kernelsOf(expressions);
+  const Kernels made = kernelsOf(expressions);
   EXPECT_THAT(made.too_long, ElementsAre(1, 3));
-  ASSERT_EQ(made.groups.size(), 2u);
-  EXPECT_THAT(made.groups[0].expressions, ElementsAre(0));
-  EXPECT_THAT(made.groups[1].expressions, ElementsAre(2));
+  ASSERT_EQ(made.ranges.size(), 2u);
+  EXPECT_THAT(made.ranges[0].expressions, ElementsAre(0));
+  EXPECT_THAT(made.ranges[1].expressions, ElementsAre(2));
   EXPECT_THAT(kernelsOf(expressions, 5000).too_long, IsEmpty());
   EXPECT_THAT(kernelsOf(expressions, 100).too_long, ElementsAre(0, 1, 2, 3));
 }
 
-TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
+TEST(HostRanges, GraphsThatAreCompiledHaveABoundedLength) {
   for (const std::size_t additions : {1, 100, 400, 2047}) {
     const std::vector<Expression> expressions(50, sumOf(additions));
     std::size_t next = 0;
-    for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kCompile)) {
-      EXPECT_TRUE(group.compiled);
-      EXPECT_EQ(group.first, next);
-      EXPECT_LE(group.last - group.first, kCompiledPerBatch);
-      EXPECT_EQ(group.length, (group.last - group.first) * (2 * additions + 1));
-      EXPECT_LE(group.length, kMaxCodeLength);
-      next = group.last;
+    for (const Range& range : rangesForHost(sourceOf(expressions), Tier::kCompile)) {
+      EXPECT_TRUE(range.is_compiled);
+      EXPECT_EQ(range.expressions.front(), next);
+      EXPECT_LE(range.expressions.size(), kCompiledPerRange);
+      EXPECT_EQ(range.length, (range.expressions.size()) * (2 * additions + 1));
+      EXPECT_LE(range.length, kMaxCodeLength);
+      next += range.expressions.size();
     }
     EXPECT_EQ(next, expressions.size());
   }
 }
 
-TEST(HostGroups, TooLongExpressionsAreNotCompiled) {
+TEST(HostRanges, TooLongExpressionsAreNotCompiled) {
   const std::vector<Expression> expressions = {sumOf(1), sumOf(2048), sumOf(2)};
-  const std::vector<HostGroup> groups = groupForHost(sourceOf(expressions), Tier::kCompile);
-  ASSERT_EQ(groups.size(), 3u);
-  EXPECT_TRUE(groups[0].compiled);
-  EXPECT_FALSE(groups[1].compiled);
-  EXPECT_TRUE(groups[2].compiled);
-  for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kCompile, 4097)) {
-    EXPECT_TRUE(group.compiled);
+  const std::vector<Range> ranges = rangesForHost(sourceOf(expressions), Tier::kCompile);
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_TRUE(ranges[0].is_compiled);
+  EXPECT_FALSE(ranges[1].is_compiled);
+  EXPECT_TRUE(ranges[2].is_compiled);
+  for (const Range& range : rangesForHost(sourceOf(expressions), Tier::kCompile, 4097)) {
+    EXPECT_TRUE(range.is_compiled);
   }
-  for (const HostGroup& group : groupForHost(sourceOf(expressions), Tier::kInterpret)) {
-    EXPECT_FALSE(group.compiled);
+  for (const Range& range : rangesForHost(sourceOf(expressions), Tier::kInterpret)) {
+    EXPECT_FALSE(range.is_compiled);
   }
 }
 

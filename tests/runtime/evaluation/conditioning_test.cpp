@@ -1,5 +1,5 @@
 // When sums tell a scaled loss, and what is evaluated instead if they do not.
-#include "runtime/evaluation/conditioning.h"
+#include "runtime/evaluation/loss_value.h"
 
 #include <cmath>
 #include <limits>

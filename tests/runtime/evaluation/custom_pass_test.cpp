@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
-#include "runtime/evaluation/code_groups.h"
+#include "runtime/evaluation/ranges.h"
 #include "tests/generators/workload.h"
 
 namespace srjit {
@@ -23,7 +23,7 @@ Pipeline pipelineOf(const std::string& name, const std::function<Dag(const Dag&)
 /// Two graphs of equal size, of which the second uses x7; checks that the first has its values and gives the message of
 /// the second.
 std::string messageOfSecond(const Pipeline& pipeline, Tier tier) {
-  const std::size_t count = tier == Tier::kCompile ? kCompiledPerBatch : kInterpretedPerBatch;
+  const std::size_t count = tier == Tier::kCompile ? kCompiledPerRange : kInterpretedPerRange;
   const Engine engine = Engine::create({}).value();
   std::vector<Expression> expressions(count,
                                       build({Token::variable(0), Token::parameter(0), Token::operation(Op::kAdd)}));

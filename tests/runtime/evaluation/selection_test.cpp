@@ -1,6 +1,6 @@
 // Which groups of rows are drawn.
-#include "runtime/evaluation/selection.h"
 #include "ir/numbers/loss_sums.h"
+#include "runtime/evaluation/dataset_state.h"
 
 #include <cmath>
 #include <map>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/kernel.h"
-#include "runtime/launch/interpreter_geometry.h"
+#include "runtime/launch/run.h"
 
 namespace srjit {
 namespace {

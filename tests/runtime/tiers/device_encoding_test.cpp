@@ -9,7 +9,7 @@
 
 #include "ir/text.h"
 #include "runtime/code/interpreted/device_encoding.h"
-#include "runtime/code/interpreted/encode.h"
+#include "runtime/code/makers.h"
 #include "tests/generators/scratch.h"
 #include "tests/runtime/tiers/encoding_machine.h"
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/ops.h"
-#include "runtime/code/direct.h"
+#include "runtime/code/makers.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/tiers/held_pass.h"
@@ -264,11 +264,11 @@ TEST(DirectTier, DriverFailuresFailOneEvaluation) {
 }
 
 TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
-  EXPECT_EQ(directGrid(10'860, {313, 64}, 132), (DirectGrid{.row_blocks = 6, .warps = 16}));
-  EXPECT_EQ(directGrid(10'860, {32, 64}, 132), (DirectGrid{.row_blocks = 11, .warps = 8}));
+  EXPECT_EQ(directGrid(10'860, 313, 64, false, 132), (DirectGrid{.row_blocks = 6, .warps = 16}));
+  EXPECT_EQ(directGrid(10'860, 32, 64, false, 132), (DirectGrid{.row_blocks = 11, .warps = 8}));
   for (const std::size_t rows : {1, 128, 129, 362, 10'860, 1'000'000}) {
     for (const std::size_t groups : {1, 131, 132, 133, 100'000}) {
-      const DirectGrid grid = directGrid(rows, {groups, 64}, 132);
+      const DirectGrid grid = directGrid(rows, groups, 64, false, 132);
       ASSERT_GE(grid.row_blocks, 1U);
       EXPECT_LE(grid.row_blocks, ceilDivide(rows, kGroupRows * grid.warps)) << rows << " rows, " << groups << " groups";
       EXPECT_EQ(grid.warps, groups > 132 ? 16U : 8U);
@@ -277,19 +277,20 @@ TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
 }
 
 TEST(DirectGrid, HasOneBlockPerMultiprocessorWhereManyGroupsHaveSubroutines) {
-  EXPECT_EQ(directGrid(10'860, {313, 64, true}, 132), (DirectGrid{.row_blocks = 3, .warps = kDirectMostWarps}));
-  EXPECT_EQ(directGrid(10'860, {32, 64, true}, 132).warps, 8U);
+  EXPECT_EQ(directGrid(10'860, 313, 64, true, 132), (DirectGrid{.row_blocks = 3, .warps = kDirectMostWarps}));
+  EXPECT_EQ(directGrid(10'860, 32, 64, true, 132).warps, 8U);
 }
 
 TEST(DirectGrid, HasAtLeastOneRowBlock) {
-  EXPECT_EQ(directGrid(0, {1, 40}, 132), (DirectGrid{.row_blocks = 1, .warps = 8}));
+  EXPECT_EQ(directGrid(0, 1, 40, false, 132), (DirectGrid{.row_blocks = 1, .warps = 8}));
   // Fewer registers leave room for more blocks, so rows are divided further.
-  EXPECT_GT(directGrid(1'000'000, {100, 40}, 132).row_blocks, directGrid(1'000'000, {100, 64}, 132).row_blocks);
+  EXPECT_GT(directGrid(1'000'000, 100, 40, false, 132).row_blocks,
+            directGrid(1'000'000, 100, 64, false, 132).row_blocks);
 }
 
 TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {
   const auto shape = [](std::size_t expressions, std::size_t rows) {
-    const DirectShape made = directShape(expressions, rows, 132);
+    const DirectOptions made = directShape(expressions, rows, 132);
     return std::pair(made.roots, made.window > 1);
   };
   EXPECT_EQ(shape(1, 1), std::pair(8U, true));

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/sharing_order.h"
-#include "runtime/evaluation/optimized_dag.h"
+#include "runtime/evaluation/ranges.h"
 #include "tests/generators/klein_nishina.h"
 #include "tools/bench/designs/code.h"
 

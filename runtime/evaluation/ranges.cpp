@@ -1,4 +1,4 @@
-#include "runtime/evaluation/optimized_dag.h"
+#include "runtime/evaluation/ranges.h"
 
 #include <algorithm>
 #include <exception>
@@ -14,6 +14,57 @@
 #include "passes/working_dag.h"
 
 namespace srjit {
+
+namespace {
+
+// Maximum instructions per row (instructionsOf()) of one kernel: longer code exceeds the instruction cache.
+constexpr std::size_t kMaxKernelLength = 1600;
+
+}  // namespace
+
+std::vector<Range> rangesForDevice(const ProgramSource& source, std::span<const std::uint32_t> order,
+                                   const CodeWeights& weights, std::vector<std::uint32_t>& too_long,
+                                   std::size_t longest) {
+  std::vector<Range> ranges;
+  for (const std::uint32_t e : order) {
+    const ExpressionView expression = source.expressions[e];
+    const std::size_t factor = source.lengthFactor(e);
+    const std::size_t length = factor * instructionsOf(expression, weights);
+    // The sum is a bound, and spares nearly every expression a second walk.
+    if (length + expression.size() > longest && factor * deviceCodeLength(expression, weights) > longest) {
+      too_long.push_back(e);
+      continue;
+    }
+    if (ranges.empty() || ranges.back().expressions.size() == kExpressionsPerKernel ||
+        ranges.back().length + length > kMaxKernelLength) {
+      ranges.emplace_back();
+    }
+    ranges.back().expressions.push_back(e);
+    ranges.back().length += length;
+  }
+  return ranges;
+}
+
+std::vector<Range> rangesForHost(const ProgramSource& source, Tier tier, std::size_t longest) {
+  std::vector<Range> ranges;
+  std::size_t all_outputs = 0;
+  for (std::uint32_t e = 0; e < source.expressions.size(); ++e) {
+    const std::size_t length = source.lengthFactor(e) * hostCodeLength(source.expressions[e]);
+    const std::size_t outputs = source.outputOffset(e + 1) - source.outputOffset(e);
+    const bool is_compiled = tier == Tier::kCompile && length <= longest;
+    const std::size_t limit = is_compiled ? kCompiledPerRange : kInterpretedPerRange;
+    if (ranges.empty() || ranges.back().is_compiled != is_compiled || all_outputs + outputs > limit ||
+        (is_compiled && ranges.back().length + length > kMaxCodeLength)) {
+      ranges.push_back({.expressions = {}, .length = 0, .is_compiled = is_compiled});
+      all_outputs = 0;
+    }
+    all_outputs += outputs;
+    ranges.back().expressions.push_back(e);
+    ranges.back().length += length;
+  }
+  return ranges;
+}
+
 namespace {
 
 // Passes may come from outside of the library, so every index that later steps use is checked here.
@@ -93,30 +144,30 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   return live ? std::move(dag) : WorkingDag(std::move(dag)).result();
 }
 
-Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier) {
-  source.deadline.check();
-  const ProgramSource& program = source.program;
+Result<Dag> graphOf(const CompileOrder& order) {
+  order.deadline.check();
+  const ProgramSource& source = order.source;
   const auto make = [&]() -> Result<Dag> {
-    if (program.pipeline) return program.derivation ? derivedDag(members, program) : pipelineDag(members, program);
-    BatchOptimizer optimizer(program.precision, program.math, program.derivation);
-    for (const std::uint32_t e : members) optimizer.add(program.expressions[e]);
+    if (source.pipeline) return source.derivation ? derivedDag(order.range, source) : pipelineDag(order.range, source);
+    BatchOptimizer optimizer(source.precision, source.math, source.derivation);
+    for (const std::uint32_t e : order.range) optimizer.add(source.expressions[e]);
     return optimizer.take();
   };
   Result<Dag> dag = make();
-  if (!dag || source.filter == nullptr) return dag;
+  if (!dag || order.filter == nullptr) return dag;
   std::size_t tokens = 0;
-  for (const std::uint32_t e : members) tokens += program.expressions[e].size();
-  return source.filter->pass(std::move(*dag), tier, tokens);
+  for (const std::uint32_t e : order.range) tokens += source.expressions[e].size();
+  return order.filter->pass(std::move(*dag), order.tier, tokens);
 }
 
-void optimizedDags(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier, const TakeDag& take) {
-  const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
-    Result<Dag> dag = optimizedDag(members.subspan(first, count), source, tier);
+void graphsOf(const CompileOrder& order, const TakeDag& take) {
+  const auto make = [&](const auto& self, std::size_t first, std::size_t count) -> void {
+    Result<Dag> dag = graphOf(order.of(order.range.subspan(first, count)));
     if (dag || count <= 1) return take(first, count, std::move(dag));
     self(self, first, count / 2);
     self(self, first + count / 2, count - count / 2);
   };
-  optimize(optimize, 0, members.size());
+  make(make, 0, order.range.size());
 }
 
 }  // namespace srjit
