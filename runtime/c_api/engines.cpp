@@ -1,3 +1,4 @@
+// Engines, errors, and failures of single expressions.
 #include <algorithm>
 #include <optional>
 
@@ -35,7 +36,54 @@ EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   return result;
 }
 
+// The codes of srjit.h are those of Errc, behind SRJIT_OK.
+constexpr bool hasCode(Errc code, int of_c) { return static_cast<int>(code) + 1 == of_c; }
+static_assert(hasCode(Errc::kSyntax, SRJIT_ERROR_SYNTAX) && hasCode(Errc::kInvalid, SRJIT_ERROR_INVALID) &&
+              hasCode(Errc::kIo, SRJIT_ERROR_IO) && hasCode(Errc::kUnsupported, SRJIT_ERROR_UNSUPPORTED) &&
+              hasCode(Errc::kCompile, SRJIT_ERROR_COMPILE) && hasCode(Errc::kMachine, SRJIT_ERROR_MACHINE) &&
+              hasCode(Errc::kCancelled, SRJIT_ERROR_CANCELLED) && hasCode(Errc::kLimit, SRJIT_ERROR_LIMIT));
+
+/// The longest beginning of `message` that fits, in whole characters, and "..." where it is not all.
+std::string_view beginning(std::string_view message, std::size_t capacity) {
+  if (message.size() < capacity) return message;
+  std::size_t end = capacity - std::string_view("...").size() - 1;
+  const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; };
+  const std::size_t longest_character = 4;
+  for (std::size_t i = 1; i < longest_character && continues(message[end]); ++i) --end;
+  return message.substr(0, end);
+}
+
 }  // namespace
+
+std::int32_t writeError(const Error& error, srjit_error* to) noexcept {
+  const std::int32_t answer = static_cast<std::int32_t>(error.code) + 1;
+  if (to == nullptr || to->size < kFirstSize<srjit_error>) return answer;
+  srjit_error mine{};
+  mine.code = answer;
+  if (error.where) {
+    mine.has_place = 1;
+    mine.line = error.where->line;
+    mine.column = error.where->column;
+    mine.length = error.where->length;
+  }
+  const std::string_view text = beginning(error.message, sizeof mine.message);
+  char* const end = std::ranges::copy(text, mine.message).out;
+  if (text.size() < error.message.size()) std::ranges::copy(std::string_view("..."), end);
+  toCaller(mine, to);
+  return answer;
+}
+
+srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin) {
+  if (list.empty()) return nullptr;
+  if (origin.texts != nullptr) {
+    for (Failure& failure : list) {
+      const std::size_t expression = failure.expression % origin.expressions;
+      const auto text = std::ranges::lower_bound(*origin.texts, expression, {}, &Failure::expression);
+      if (text != origin.texts->end() && text->expression == expression) failure.error = text->error;
+    }
+  }
+  return new srjit_failures{std::move(list)};
+}
 
 std::int32_t codeOf(Tier tier) { return codeIn(kTierOf, std::optional(tier)); }
 
@@ -78,8 +126,8 @@ const char* srjit_engine_device(const srjit_engine* engine) {
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i) {
   if (engine == nullptr) return nullptr;
   try {
-    std::deque<std::string>& texts = engine->notices->texts;
-    const std::lock_guard lock(engine->notices->mutex);
+    const std::lock_guard lock(engine->mutex);
+    std::deque<std::string>& texts = engine->notices;
     const std::vector<std::string> now = engine->engine.notices();
     for (std::size_t next = texts.size(); next < now.size(); ++next) texts.push_back(now[next]);
     return i < texts.size() ? texts[i].c_str() : nullptr;
@@ -114,6 +162,25 @@ int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* 
     });
   });
 }
+
+uint64_t srjit_failures_count(const srjit_failures* failures) {
+  return failures == nullptr ? 0 : failures->list.size();
+}
+
+int32_t srjit_failures_get(const srjit_failures* failures, uint64_t i, uint64_t* expression, srjit_error* error) {
+  const Failure* failure = nullptr;
+  const int32_t status = answer(error, [&] {
+    const std::vector<Failure>& list = required(failures, "failures").list;
+    if (i >= list.size()) refuse(Errc::kInvalid, fmt::format("failure {} of {}", i, list.size()));
+    failure = &list[i];
+  });
+  if (status != SRJIT_OK) return status;
+  if (expression != nullptr) *expression = failure->expression;
+  writeError(failure->error, error);
+  return SRJIT_OK;
+}
+
+void srjit_failures_free(srjit_failures* failures) { delete failures; }
 
 }  // extern "C"
 

@@ -2,10 +2,36 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <optional>
+#include <stop_token>
+#include <variant>
 
 #include "runtime/c_api/handles.h"
-#include "runtime/c_api/matrix.h"
 #include "runtime/loss_text.h"
+
+namespace srjit::c_api {
+
+/// An evaluation in flight, or what it gave: an error, or a value until it is taken.
+template <class Value>
+struct Flight {
+  explicit Flight(Pending<Value> evaluation) : pending(std::move(evaluation)) {}
+
+  std::optional<Pending<Value>> pending;
+  std::optional<Result<Value>> result = {};
+};
+
+}  // namespace srjit::c_api
+
+struct srjit_stop {
+  std::stop_source source = {};
+};
+
+struct srjit_pending {
+  std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
+               srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>
+      flight;
+  srjit::c_api::Origin origin;
+};
 
 namespace srjit::c_api {
 
@@ -80,7 +106,7 @@ auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use
 DeviceMatrix outputOnDevice(const srjit_matrix* out) {
   const Matrix matrix(out, "out");
   if (!matrix.on_device) refuse(Errc::kInvalid, "on_device of out is 0, expected memory of the engine's GPU");
-  DeviceMatrix output = matrix.onDevice();
+  DeviceMatrix output = matrix;
   const std::ptrdiff_t element = bytesOf(output.type);
   if (output.row_stride == element && output.column_stride == element * static_cast<std::ptrdiff_t>(output.rows)) {
     output.row_stride = element * static_cast<std::ptrdiff_t>(output.columns);

@@ -7,20 +7,157 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <llvm/Support/xxhash.h>
 
-#include "runtime/cache/file_trust.h"
+#include "runtime/cache/files.h"
 
 namespace srjit {
+
+enum class FileState : std::uint8_t {
+  kAbsent,
+  kSound,
+  kOtherVersion,  ///< written by another version of sr-jit
+  kDamaged,
+  kForeign  ///< another program's: it begins neither with our magic nor with the zeros that a power failure may leave
+};
+
 namespace {
+
+// The form of a file:
+//
+//   magic, version | XXH3 of all that follows, but for the code | key | XXH3 of the code | sizes of facts and code
+//   facts: title, seconds, is PTX, then name, registers, stack, spill stores, spill loads of each kernel
+//   code
+//
+// Numbers have the byte order of the machine; texts have their length before them. XXH3 (Y. Collet; LLVM's xxhash.h)
+// finds damage, not forgery: whether a file is trusted is decided before it is read.
+using Sum = std::array<std::uint64_t, 2>;
+
+constexpr std::array kMagic = {'s', 'r', '-', 'j', 'i', 't', ' ', 'i', 'm', 'a', 'g', 'e'};
+constexpr std::uint32_t kVersion = 2;
+
+struct Header {
+  std::array<char, 12> magic = kMagic;
+  std::uint32_t version = kVersion;
+  Sum head_sum{};
+  Digest key{};
+  Sum code_sum{};
+  std::uint64_t fact_bytes = 0, code_bytes = 0;
+};
+static_assert(std::has_unique_object_representations_v<Header>);
+constexpr std::size_t kSummedFrom = offsetof(Header, key);
+
+Sum checksumOf(std::span<const std::byte> bytes) {
+  const llvm::XXH128_hash_t sum =
+      llvm::xxh3_128bits(llvm::ArrayRef(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+  return {sum.low64, sum.high64};
+}
+
+Sum checksumOfHead(std::string_view head) { return checksumOf(std::as_bytes(std::span(head.substr(kSummedFrom)))); }
+
+/// The bytes of values, one after another.
+std::string factsOf(const std::string& title, const KernelImage& image) {
+  std::string bytes;
+  const auto add = [&](auto... values) { (bytes.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
+  const auto addText = [&](const std::string& text) {
+    add(std::uint64_t{text.size()});
+    bytes += text;
+  };
+  addText(title);
+  add(image.seconds, std::uint8_t{image.is_ptx});
+  for (const KernelFacts& facts : image.kernels) {
+    addText(facts.name);
+    add(facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
+  }
+  return bytes;
+}
+
+/// Reads factsOf(); false if the bytes are malformed.
+bool readFacts(std::string_view bytes, StoredImage& image) {
+  const auto take = [&](auto&... values) {
+    if (bytes.size() < (sizeof values + ...)) return false;
+    ((std::memcpy(&values, bytes.data(), sizeof values), bytes.remove_prefix(sizeof values)), ...);
+    return true;
+  };
+  const auto takeText = [&](std::string& text) {
+    std::uint64_t size = 0;
+    if (!take(size) || bytes.size() < size) return false;
+    text = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return true;
+  };
+  std::uint8_t is_ptx = 0;
+  if (!takeText(image.key.title) || !take(image.seconds, is_ptx)) return false;
+  image.is_ptx = is_ptx != 0;
+  image.kernels.clear();
+  while (!bytes.empty()) {
+    KernelFacts& facts = image.kernels.emplace_back();
+    if (!takeText(facts.name) ||
+        !take(facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Whether a file that begins with `head` is one of ours, sound or not.
+bool isOurs(std::string_view head) {
+  const std::string_view magic = head.substr(0, kMagic.size());
+  return std::ranges::equal(magic, std::span(kMagic).first(magic.size())) ||
+         magic.find_first_not_of('\0') == std::string_view::npos;
+}
+
+/// All bytes of a file before the code.
+std::string headOf(const KernelKey& key, const KernelImage& image) {
+  const std::string text = factsOf(key.title, image);
+  Header header;
+  header.key = key.digest;
+  header.code_sum = checksumOf(image.code);
+  header.fact_bytes = text.size();
+  header.code_bytes = image.code.size();
+  std::string head(sizeof header, '\0');
+  std::memcpy(head.data(), &header, sizeof header);
+  head += text;
+  header.head_sum = checksumOfHead(head);
+  std::memcpy(head.data(), &header, sizeof header);
+  return head;
+}
+
+/// Reads an open file of image.bytes bytes from its beginning, with its code only if `with_code`. The memory of
+/// image.code is reused. A read that fails counts as damage; a damaged file may leave parts of `image` set.
+FileState readImage(int file, bool with_code, StoredImage& image) {
+  Header header;
+  std::string head(std::min<std::uint64_t>(image.bytes, sizeof header), '\0');
+  if (!readAll(file, std::as_writable_bytes(std::span(head)))) return FileState::kDamaged;
+  if (!isOurs(head)) return FileState::kForeign;
+  if (head.size() < sizeof header) return FileState::kDamaged;
+  std::memcpy(&header, head.data(), sizeof header);
+  if (header.magic != kMagic) return FileState::kDamaged;
+  if (header.version != kVersion) return FileState::kOtherVersion;
+  const std::uint64_t rest = image.bytes - sizeof header;
+  if (header.fact_bytes > rest || header.code_bytes != rest - header.fact_bytes) return FileState::kDamaged;
+  head.resize(sizeof header + header.fact_bytes);
+  if (!readAll(file, std::as_writable_bytes(std::span(head).subspan(sizeof header))) ||
+      checksumOfHead(head) != header.head_sum || !readFacts(std::string_view(head).substr(sizeof header), image)) {
+    return FileState::kDamaged;
+  }
+  image.key.digest = header.key;
+  if (!with_code) return FileState::kSound;
+  resizeAtOnce(image.code, header.code_bytes);
+  const bool is_sound = readAll(file, image.code) && checksumOf(image.code) == header.code_sum;
+  return is_sound ? FileState::kSound : FileState::kDamaged;
+}
 
 constexpr std::string_view kImage = ".kernel", kFact = ".fact", kPart = ".part";
 // Uses are recorded at this granularity, so that a program that runs repeatedly only reads.
@@ -79,17 +216,20 @@ Result<std::filesystem::path> placeOf(const std::filesystem::path& directory, St
   return place;
 }
 
-/// Writes all of `bytes`; 0 or errno.
-int writeAll(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(file, bytes.data(), bytes.size());
-    if (done < 0 && errno != EINTR) return errno;
-    if (done > 0) bytes.remove_prefix(static_cast<std::size_t>(done));
-  }
-  return 0;
-}
-
 }  // namespace
+
+/// A file of the directory.
+struct DiskStore::Found {
+  std::string name;
+  struct stat facts;
+  bool is(std::string_view extension) const { return name.ends_with(extension); }
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(facts.st_size); }
+};
+
+struct DiskStore::Loaded {
+  FileState state;
+  StoredImage image;
+};
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& directory, std::uint64_t bound,
                                                    StoreAccess access) {
@@ -300,11 +440,12 @@ void DiskStore::removeLeftovers(const std::vector<Found>& files) const {
   }
 }
 
-Result<DiskStore::Totals> DiskStore::totals() const {
+Result<CacheStats> DiskStore::totals() const {
   const auto files = scan(kImage);
   if (!files) return files.error();
-  Totals totals{.images = files->size()};
-  for (const Found& file : *files) totals.bytes += file.bytes();
+  CacheStats totals;
+  totals.disk_images = files->size();
+  for (const Found& file : *files) totals.disk_bytes += file.bytes();
   return totals;
 }
 

@@ -14,9 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/kernels/image_maker.h"
+#include "compiler/kernels/key.h"
 #include "ir/error.h"
-#include "runtime/cache/image_file.h"
-#include "runtime/platform/descriptor.h"
+#include "runtime/cache_stats.h"
+#include "runtime/platform/process.h"
 
 namespace srjit {
 
@@ -27,22 +29,31 @@ enum class StoreAccess {
   kLook   ///< nothing is created or changed
 };
 
+/// An image with the facts of its file. In lists it has no code.
+struct StoredImage : KernelImage {
+  KernelKey key;
+  std::uint64_t bytes = 0;  ///< size of the file
+  std::int64_t used = 0;    ///< last use or write by any process, accurate to ten minutes: seconds since 1970, UTC
+};
+
 /// Result of a check of all images.
 struct StoreCheck {
   std::uint64_t images = 0;      ///< number checked
   std::vector<std::string> bad;  ///< titles, else names, of damaged files; these are removed
 };
 
+enum class FileState : std::uint8_t;
+
 /// Files `KEY.kernel` of images, and `KEY.fact` of small values, in one directory; KEY is the digest of the key in
 /// hexadecimal. Thread-safe. Errors are of kMachine, with the file; only std::bad_alloc is thrown.
 ///
-/// Trust: directory and files pass the checks of runtime/cache/file_trust.h, the only protection against planted code.
+/// Trust: directory and files pass the checks of runtime/cache/files.h, the only protection against planted code.
 /// A file of these names that fails them, or that another program wrote, is neither read nor changed: reading it is an
 /// error, and so is every operation on all files, writing included. Files of other names are ignored.
 ///
 /// Damage is no error: a file that fails a checksum, or has another file's key, counts as absent and is removed. A file
-/// of another version counts as absent. Files are written under a temporary name and renamed, so that no process sees a
-/// part of one. They are not synchronised with the disk: after a power failure images may be missing or damaged.
+/// of another version counts as absent. Files appear whole, by renaming, but are not synchronised with the disk: after
+/// a power failure images may be missing or damaged.
 ///
 /// No lock is held while a file is read or written. A forked process may use the store of its parent, if no other
 /// thread used it at the fork.
@@ -66,10 +77,8 @@ class DiskStore {
   Result<std::optional<std::string>> readFact(const std::string& name);
   Status writeFact(const std::string& name, const std::string& value);
 
-  struct Totals {
-    std::uint64_t images = 0, bytes = 0;  ///< of all files of images
-  };
-  Result<Totals> totals() const;
+  /// The numbers of the disk, of all files of images.
+  Result<CacheStats> totals() const;
   /// All sound images, the most recently used first.
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();
@@ -81,18 +90,8 @@ class DiskStore {
   std::uint64_t damaged() const noexcept { return damaged_; }      ///< files found damaged by this object
 
  private:
-  /// A file of the directory.
-  struct Found {
-    std::string name;
-    struct stat facts;
-    bool is(std::string_view extension) const { return name.ends_with(extension); }
-    std::uint64_t bytes() const { return static_cast<std::uint64_t>(facts.st_size); }
-  };
-  struct Loaded {
-    FileState state;
-    StoredImage image;
-  };
-
+  struct Found;
+  struct Loaded;
   DiskStore(std::filesystem::path path, Descriptor folder, std::uint64_t bound, StoreAccess access)
       : path_(std::move(path)), folder_(std::move(folder)), bound_(bound), access_(access) {}
   Error failure(const char* doing, const std::string& name, int number) const;

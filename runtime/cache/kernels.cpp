@@ -2,10 +2,10 @@
 
 #include <dirent.h>
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 #include <span>
@@ -47,13 +47,13 @@ class MemoryImages {
   explicit MemoryImages(std::uint64_t bound) : bound_(bound) {}
 
   Image find(const Digest& digest) {
-    const auto found = entries_.find(digest);
-    if (found == entries_.end()) return nullptr;
-    found->second.used = ++uses_;
-    return found->second.image;
+    const auto found = places_.find(digest);
+    if (found == places_.end()) return nullptr;
+    images_.splice(images_.begin(), images_, found->second);
+    return found->second->image;
   }
 
-  bool has(const Digest& digest) const { return entries_.contains(digest); }
+  bool has(const Digest& digest) const { return places_.contains(digest); }
 
   /// Returns the number of evictions.
   std::uint64_t add(const Digest& digest, const Image& image) {
@@ -61,30 +61,35 @@ class MemoryImages {
     for (const KernelFacts& facts : image->kernels) bytes += sizeof facts + facts.name.size();
     if (bytes > bound_ || has(digest)) return 0;
     for (; bytes_ + bytes > bound_; ++removed) {
-      const auto oldest = std::ranges::min_element(entries_, {}, [](const auto& entry) { return entry.second.used; });
-      bytes_ -= oldest->second.bytes;
-      entries_.erase(oldest);
+      bytes_ -= images_.back().bytes;
+      places_.erase(images_.back().digest);
+      images_.pop_back();
     }
-    entries_.emplace(digest, Entry{image, bytes, ++uses_});
+    std::list<Kept> added = {{digest, image, bytes}};
+    places_.emplace(digest, added.begin());
+    images_.splice(images_.begin(), added);
     bytes_ += bytes;
     return removed;
   }
 
   void clear() {
-    entries_.clear();
+    places_.clear();
+    images_.clear();
     bytes_ = 0;
   }
 
-  std::uint64_t count() const { return entries_.size(); }
+  std::uint64_t count() const { return images_.size(); }
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  struct Entry {
+  struct Kept {
+    Digest digest;
     Image image;
-    std::uint64_t bytes, used;
+    std::uint64_t bytes;
   };
-  std::uint64_t bound_, bytes_ = 0, uses_ = 0;
-  std::unordered_map<Digest, Entry, DigestHash> entries_;
+  std::uint64_t bound_, bytes_ = 0;
+  std::list<Kept> images_;  ///< the most recently used first
+  std::unordered_map<Digest, std::list<Kept>::iterator, DigestHash> places_;
 };
 
 /// A get() in progress; other callers of the same key wait for it.
@@ -118,8 +123,6 @@ bool isLockFileName(std::string_view name) {
          name.find_first_not_of("0123456789abcdef") == 2 * kLockBytes;
 }
 
-enum class Access { kRead, kWrite };
-
 }  // namespace
 
 std::filesystem::path cacheDirectory() {
@@ -142,13 +145,13 @@ struct KernelCache::State {
     }
   }
 
-  /// Calls `ask` with the disk store and records its failure, separately for reads and writes.
+  /// Calls `ask` with the disk store and records its failure in `fault`.
   template <class Ask>
-  auto onDisk(Access kind, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>())) {
+  auto onDisk(std::string State::* fault, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>())) {
     if (!store) return disk_error;
     auto answer = ask(*store);
     const std::scoped_lock lock(mutex);
-    (kind == Access::kRead ? read_fault : write_fault) = answer ? std::string() : answer.error().message;
+    this->*fault = answer ? std::string() : answer.error().message;
     return answer;
   }
 
@@ -164,7 +167,7 @@ struct KernelCache::State {
 
   /// Reads an image into `image`, and tells the trace; null if it is not on the disk.
   Image fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image) {
-    auto stored = onDisk(Access::kRead, [&](DiskStore& disk) { return disk.read(key, std::move(image->code)); });
+    auto stored = onDisk(&State::read_fault, [&](DiskStore& disk) { return disk.read(key, std::move(image->code)); });
     if (stored && *stored) {
       *image = std::move(**stored);
       const std::scoped_lock lock(mutex);
@@ -275,7 +278,7 @@ Result<Image> KernelCache::get(const KernelKey& key, const Make& make) {
   }
   state.end(key, *flight, image);
   ending.release();
-  static_cast<void>(state.onDisk(Access::kWrite, [&](DiskStore& disk) { return disk.write(key, *image); }));
+  static_cast<void>(state.onDisk(&State::write_fault, [&](DiskStore& disk) { return disk.write(key, *image); }));
   return image;
 }
 
@@ -284,7 +287,7 @@ bool KernelCache::has(const KernelKey& key) {
     const std::scoped_lock lock(state_->mutex);
     if (state_->memory.has(key.digest)) return true;
   }
-  const auto stored = state_->onDisk(Access::kRead, [&](DiskStore& disk) { return disk.has(key); });
+  const auto stored = state_->onDisk(&State::read_fault, [&](DiskStore& disk) { return disk.has(key); });
   return stored && *stored;
 }
 
@@ -298,7 +301,7 @@ Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>
 }
 
 std::optional<std::string> KernelCache::readFact(const std::string& name) {
-  const auto stored = state_->onDisk(Access::kRead, [&](DiskStore& disk) { return disk.readFact(name); });
+  const auto stored = state_->onDisk(&State::read_fault, [&](DiskStore& disk) { return disk.readFact(name); });
   if (stored && *stored) return *stored;
   const std::scoped_lock lock(state_->mutex);
   const auto found = state_->facts.find(name);
@@ -310,7 +313,7 @@ void KernelCache::writeFact(const std::string& name, const std::string& value) {
     const std::scoped_lock lock(state_->mutex);
     state_->facts[name] = value;
   }
-  static_cast<void>(state_->onDisk(Access::kWrite, [&](DiskStore& disk) { return disk.writeFact(name, value); }));
+  static_cast<void>(state_->onDisk(&State::write_fault, [&](DiskStore& disk) { return disk.writeFact(name, value); }));
 }
 
 std::optional<FileLock> KernelCache::lock(const std::string& name, const std::function<bool()>& gives_up) const {
@@ -321,13 +324,13 @@ std::optional<FileLock> KernelCache::lock(const std::string& name, const std::fu
 }
 
 CacheStats KernelCache::stats() const {
-  const auto totals = state_->onDisk(Access::kRead, [](DiskStore& disk) { return disk.totals(); });
+  const auto totals = state_->onDisk(&State::read_fault, [](DiskStore& disk) { return disk.totals(); });
   const std::scoped_lock lock(state_->mutex);
   CacheStats stats = state_->stats;
   stats.memory_images = state_->memory.count();
   stats.memory_bytes = state_->memory.bytes();
-  stats.disk_images = totals ? totals->images : 0;
-  stats.disk_bytes = totals ? totals->bytes : 0;
+  stats.disk_images = totals ? totals->disk_images : 0;
+  stats.disk_bytes = totals ? totals->disk_bytes : 0;
   stats.evictions += state_->store ? state_->store->evictions() : 0;
   stats.damaged += state_->store ? state_->store->damaged() : 0;
   stats.disk_fault = state_->read_fault.empty() ? state_->write_fault : state_->read_fault;
@@ -335,11 +338,11 @@ CacheStats KernelCache::stats() const {
 }
 
 Result<std::vector<StoredImage>> KernelCache::list() {
-  return state_->onDisk(Access::kRead, [](DiskStore& disk) { return disk.list(); });
+  return state_->onDisk(&State::read_fault, [](DiskStore& disk) { return disk.list(); });
 }
 
 Result<StoreCheck> KernelCache::verify() {
-  return state_->onDisk(Access::kWrite, [](DiskStore& disk) { return disk.verify(); });
+  return state_->onDisk(&State::write_fault, [](DiskStore& disk) { return disk.verify(); });
 }
 
 Result<std::uint64_t> KernelCache::clear() {
@@ -349,7 +352,7 @@ Result<std::uint64_t> KernelCache::clear() {
     state_->facts.clear();
   }
   state_->unmarkLocks();
-  return state_->onDisk(Access::kWrite, [](DiskStore& disk) { return disk.clear(); });
+  return state_->onDisk(&State::write_fault, [](DiskStore& disk) { return disk.clear(); });
 }
 
 }  // namespace srjit

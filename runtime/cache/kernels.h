@@ -14,7 +14,7 @@
 #include "compiler/kernels/key.h"
 #include "ir/error.h"
 #include "runtime/cache/disk_store.h"
-#include "runtime/cache/file_lock.h"
+#include "runtime/cache/files.h"
 #include "runtime/cache_stats.h"
 
 namespace srjit {
@@ -51,8 +51,7 @@ class KernelCache {
   /// Non-blocking probe: does not read the image or change counters. An entry on disk may still fail its checksum.
   bool has(const KernelKey& key);
   /// The cached image, or null; does not wait. An image read from the disk is not kept in memory, since the caller
-  /// loads it into a driver; another find() reads the disk again. It becomes `space`, if this is given, whose memory is
-  /// used for it: mapping new memory would take a good part of the time of reading.
+  /// loads it into a driver. It becomes `space`, if given: mapping new memory would take much of the time of reading.
   std::shared_ptr<const KernelImage> find(const KernelKey& key, const std::shared_ptr<KernelImage>& space = nullptr);
 
   /// A small value by name, such as a calibration, stored with the images and never evicted; nullopt if absent.

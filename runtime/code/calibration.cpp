@@ -1,15 +1,14 @@
 #include "runtime/code/calibration.h"
 
-#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <optional>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "runtime/platform/guarded.h"
-#include "runtime/platform/json_text.h"
 
 namespace srjit {
 namespace {
@@ -32,14 +31,12 @@ bool isCost(double value) { return std::isfinite(value) && value > 0; }
 
 Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name, const DeviceCosts& typical, Post post)
     : cache_(std::move(cache)), name_("costs of " + std::move(name)), post_(std::move(post)), costs_(typical) {
-  const std::optional<std::string> text = cache_->readFact(name_);
-  const std::vector<JsonEvent> stored = readJson(text.value_or("{}")).value_or(std::vector<JsonEvent>());
-  if (stored.empty() || stored[0].kind != JsonEvent::Kind::kBeginObject) return;
-  for (std::size_t i = 1; i + 1 < stored.size(); ++i) {
-    const auto known = std::ranges::find(kFields, stored[i].text, [](const auto& field) { return field.first; });
-    if (stored[i].kind != JsonEvent::Kind::kKey || known == std::end(kFields)) continue;
-    const double value = stored[i + 1].number;
-    if (isCost(value)) written_.*known->second = costs_.*known->second = value;
+  const std::string stored = cache_->readFact(name_).value_or("");
+  for (const auto& [key, cost] : kFields) {
+    const llvm::StringRef text = llvm::StringRef(stored).split(fmt::format(R"("{}":)", key)).second.ltrim();
+    double value = 0;
+    std::from_chars(text.begin(), text.end(), value);
+    if (isCost(value)) written_.*cost = costs_.*cost = value;
   }
 }
 
@@ -83,7 +80,7 @@ void Calibration::write() {
     const std::lock_guard lock(mutex_);
     if (!has_changed_) return;
     for (const auto& [key, cost] : kFields) {
-      fact += fmt::format(R"({}"{}":{})", fact.empty() ? "{" : ",", key, numberOfJson(costs_.*cost));
+      fact += fmt::format(R"({}"{}":{})", fact.empty() ? "{" : ",", key, costs_.*cost);
     }
     fact += '}';
     has_changed_ = false;  // not before, since memory may fail

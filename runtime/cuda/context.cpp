@@ -1,12 +1,12 @@
 #include "runtime/cuda/context.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 
 #include <fmt/format.h>
 
 #include "compiler/target/architecture.h"
+#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
@@ -36,9 +36,6 @@ DeviceLimits limitsOf(const Driver& driver, CUdevice device, int ordinal) {
   char name[256] = "";
   check(driver, driver.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   limits.name = name;
-  CUuuid uuid{};
-  check(driver, driver.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
-  std::memcpy(limits.uuid.data(), uuid.bytes, limits.uuid.size());
   limits.capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                       attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   limits.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -93,23 +90,18 @@ void check(const Driver& driver, CUresult code, std::string_view what) {
 }
 
 Result<std::vector<DeviceLimits>> listDevices(const Driver& driver) {
-  try {
+  return guarded([&]() -> Result<std::vector<DeviceLimits>> {
     std::vector<DeviceLimits> devices;
     const int count = deviceCount(driver);
     for (int i = 0; i < count; ++i) devices.push_back(limitsOf(driver, deviceAt(driver, i), i));
     return devices;
-  } catch (const CudaFailure& failure) {
-    return failure.error();
-  }
+  });
 }
 
 Result<std::shared_ptr<const Cuda>> Cuda::open(std::shared_ptr<const Driver> driver, int ordinal) {
   const std::shared_ptr<Cuda> cuda(new Cuda);
-  try {
-    if (const Status status = cuda->start(std::move(driver), ordinal); !status) return status.error();
-  } catch (const CudaFailure& failure) {
-    return failure.error();
-  }
+  const Status started = guarded([&] { return cuda->start(std::move(driver), ordinal); });
+  if (!started) return started.error();
   return std::shared_ptr<const Cuda>(cuda);
 }
 
@@ -170,8 +162,6 @@ void Cuda::checkLaunch(CUresult code, std::string_view what) const {
                      {}});
 }
 
-void Cuda::trim() const { check(driver_->cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo"); }
-
 void Cuda::setReclaim(std::function<void()> reclaim) const {
   const std::lock_guard lock(reclaim_mutex_);
   reclaim_ = std::move(reclaim);
@@ -185,7 +175,7 @@ void Cuda::makeRoom(CUstream freed_in) const {
   }
   if (reclaim) reclaim();
   if (freed_in != nullptr) check(driver_->cuStreamSynchronize(freed_in), "cuStreamSynchronize");
-  trim();
+  check(driver_->cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo");
 }
 
 bool Cuda::owns(CUdeviceptr address) const {

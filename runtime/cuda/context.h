@@ -2,7 +2,6 @@
 // runtime/cuda/handles.h.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -17,7 +16,7 @@
 
 #include "ir/error.h"
 #include "runtime/cuda/driver.h"
-#include "runtime/platform/home_process.h"
+#include "runtime/platform/process.h"
 
 namespace srjit {
 
@@ -31,15 +30,13 @@ class CudaFailure : public ErrorException {
   CUresult code_;
 };
 
-/// Throws CudaFailure (kMachine) unless `code` is CUDA_SUCCESS: "cuLaunchKernel failed: 700 CUDA_ERROR_ILLEGAL_ADDRESS,
-/// an illegal memory access was encountered".
+/// Throws CudaFailure (kMachine) unless `code` is CUDA_SUCCESS: "`what` failed: " and describe().
 void check(const Driver& driver, CUresult code, std::string_view what);
 
 /// The facts of a device.
 struct DeviceLimits {
   int ordinal = 0;
-  std::string name;  ///< "NVIDIA H200"
-  std::array<std::uint8_t, 16> uuid{};
+  std::string name;         ///< "NVIDIA H200"
   unsigned capability = 0;  ///< 90 for compute capability 9.0
   unsigned multiprocessors = 0;
   std::size_t shared_bytes_per_multiprocessor = 0;
@@ -49,14 +46,13 @@ struct DeviceLimits {
   bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
   int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
   std::string driver_build;  ///< tells builds of one version apart: /proc/driver/nvidia/version; empty if there is none
-  /// The architecture to make code for: the newest of ptxArchitectures() that the device can run; empty if there is
-  /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx: its PTX is assembled for the
-  /// device's own architecture, by the driver if the assembler does not know that.
+  /// The architecture to make code for: the newest of ptxArchitectures() that the device can run; empty if none. If its
+  /// major number is not the device's own, cubins do not run: needs_ptx, which is assembled for the device's own.
   std::string arch;
   bool needs_ptx = false;
 };
 
-/// The devices of this machine, in the driver's order; none is not an error. No context is made. Errors: the driver's.
+/// The devices of this machine, in the driver's order. Makes no context. Errors: the driver's.
 Result<std::vector<DeviceLimits>> listDevices(const Driver& driver);
 
 /// A device with its primary context, which is retained, and a memory pool of our own, which keeps freed memory for the
@@ -75,21 +71,17 @@ class Cuda {
 
   /// check() of this driver.
   void check(CUresult code, std::string_view what) const { srjit::check(*driver_, code, what); }
-  /// check() of a launch, which can need memory for the code and the stack of its kernel. The driver may call the lack
-  /// of it CUDA_ERROR_UNKNOWN (seen with 580.159.04 on an H200 with 3.7 MB free), so that code counts as
-  /// CUDA_ERROR_OUT_OF_MEMORY where the device has little left. The message then says how much is free.
+  /// check() of a launch, which can need memory for its kernel. The driver may call the lack of it CUDA_ERROR_UNKNOWN
+  /// (seen with 580.159.04 on an H200), which counts as CUDA_ERROR_OUT_OF_MEMORY if the device has little left.
   void checkLaunch(CUresult code, std::string_view what) const;
   /// Bytes that an allocation can count on: free on the device, or kept by our pool and not in use.
   std::size_t freeMemory() const;
-  /// Gives what the pool keeps back to the device.
-  void trim() const;
   /// `reclaim` frees memory, of the device and pinned, that is only kept for later use, and waits until that is done.
-  /// It is called, on any thread, when memory is short, before what needs it is tried again.
+  /// retrying() calls it, on any thread.
   void setReclaim(std::function<void()> reclaim) const;
-  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees all memory
-  /// that is only kept and calls it a second time: setReclaim()'s, the pool's, and memory freed in the order of the
-  /// stream `freed_in`, which is waited for. Buffers, pinned memory, modules, kernels and graphs are made through here;
-  /// launches are not. Needs a current context. Errors of freeing are CudaFailures.
+  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees what is
+  /// only kept and calls it a second time: setReclaim()'s, the pool's, and memory freed in the order of the stream
+  /// `freed_in`, which is waited for. Needs a current context. Throws CudaFailure if freeing fails.
   template <class Call>
   CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
     const CUresult code = call();
@@ -101,8 +93,7 @@ class Cuda {
   bool isForked() const noexcept { return home_.isForked(); }
   /// Whether `address` is memory of this device. Needs no particular context. Throws CudaFailure.
   bool owns(CUdeviceptr address) const;
-  /// Whether all of this host memory is in one allocation or region that the driver has pinned. Needs no particular
-  /// context.
+  /// Whether the driver has pinned all of this host memory, as one piece. Needs no particular context.
   bool isPinned(const void* data, std::size_t bytes) const;
 
  private:
@@ -142,6 +133,11 @@ class CudaHandle {
  public:
   CudaHandle() = default;
   CudaHandle(std::shared_ptr<const Cuda> cuda, Handle handle) : cuda_(std::move(cuda)), handle_(handle) {}
+  /// create(where the handle goes) calls the entry `what`. Throws CudaFailure.
+  template <class Create>
+  CudaHandle(std::shared_ptr<const Cuda> cuda, std::string_view what, const Create& create) : cuda_(std::move(cuda)) {
+    cuda_->check(create(&handle_), what);
+  }
   CudaHandle(CudaHandle&& other) noexcept : cuda_(std::move(other.cuda_)), handle_(std::exchange(other.handle_, {})) {}
   CudaHandle& operator=(CudaHandle&& other) noexcept {
     std::swap(cuda_, other.cuda_);

@@ -1,7 +1,6 @@
-// The CUDA driver, loaded at run time: declarations of our own under CUDA's names, and the entries of driver.def. No
-// header of CUDA is needed; tests/runtime/cuda/driver_abi_test.cpp compares these declarations with one where it is
-// found. Source: CUDA driver API reference, 13.0. Every other file uses CUDA through this table, so tests can use a
-// table of their own.
+// The CUDA driver, loaded at run time: declarations of our own under CUDA's names, which
+// tests/runtime/cuda/driver_abi_test.cpp compares with cuda.h, and the entries of driver.def. Source: CUDA driver API
+// reference, 13.0. Every other file uses CUDA through this table, so tests can use a table of their own.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +33,6 @@ using CUgraph = struct CUgraph_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
-
-struct CUuuid {
-  char bytes[16];
-};
 
 struct CUmemPoolProps {
   int allocType;
@@ -122,8 +117,7 @@ struct Driver {
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 /// The driver of this process: kDriverLibrary, initialised. Loaded at the first call, once; a failure stays, too.
-/// Errors: kMachine if the library cannot be opened (with the dynamic loader's words), it lacks an entry (the message
-/// names it, the CUDA version that has it and the driver's), or cuInit fails (its number, name and text). Thread-safe.
+/// Errors: kMachine if the library cannot be opened, lacks an entry, or cuInit fails. Thread-safe.
 Result<std::shared_ptr<const Driver>> loadDriver();
 
 /// The same for any library and without the memory: what loadDriver() does at its first call.

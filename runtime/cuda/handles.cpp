@@ -9,19 +9,6 @@
 namespace srjit {
 namespace {
 
-CUevent makeEvent(const Cuda& cuda, bool has_timing) {
-  CUevent event = nullptr;
-  const unsigned flags = CU_EVENT_BLOCKING_SYNC | (has_timing ? 0 : CU_EVENT_DISABLE_TIMING);
-  cuda.check(cuda.driver().cuEventCreate(&event, flags), "cuEventCreate");
-  return event;
-}
-
-CUstream makeStream(const Cuda& cuda) {
-  CUstream stream = nullptr;
-  cuda.check(cuda.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  return stream;
-}
-
 void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   void* address = nullptr;
   if (bytes == 0) return address;
@@ -30,12 +17,6 @@ void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   // The text is made only after a failure: it may lack memory, and nobody would own the allocation yet.
   if (code != CUDA_SUCCESS) cuda.check(code, fmt::format("cuMemHostAlloc of {} bytes", bytes));
   return address;
-}
-
-CUgraph makeGraph(const Cuda& cuda) {
-  CUgraph graph = nullptr;
-  cuda.check(cuda.driver().cuGraphCreate(&graph, 0), "cuGraphCreate");
-  return graph;
 }
 
 CUmodule load(const Cuda& cuda, const KernelImage& image) {
@@ -87,7 +68,11 @@ CUDA_KERNEL_NODE_PARAMS nodeOf(const Cuda& cuda, const KernelLaunch& launch) {
 
 }  // namespace
 
-Event::Event(std::shared_ptr<const Cuda> cuda, bool has_timing) : handle_(cuda, makeEvent(*cuda, has_timing)) {}
+Event::Event(std::shared_ptr<const Cuda> cuda, bool has_timing)
+    : handle_(cuda, "cuEventCreate", [&](CUevent* event) {
+        const unsigned flags = CU_EVENT_BLOCKING_SYNC | (has_timing ? 0 : CU_EVENT_DISABLE_TIMING);
+        return cuda->driver().cuEventCreate(event, flags);
+      }) {}
 
 bool Event::ready() const {
   const CurrentContext current(*handle_.cuda());
@@ -109,7 +94,9 @@ double Event::secondsSince(const Event& start) const {
   return double{milliseconds} * 1e-3;
 }
 
-Stream::Stream(std::shared_ptr<const Cuda> cuda) : handle_(cuda, makeStream(*cuda)) {}
+Stream::Stream(std::shared_ptr<const Cuda> cuda)
+    : handle_(cuda, "cuStreamCreate",
+              [&](CUstream* stream) { return cuda->driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING); }) {}
 
 void Stream::launch(const KernelLaunch& launch) const {
   cuda()->checkLaunch(
@@ -126,14 +113,10 @@ void Stream::copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const {
   if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoHAsync(to, from, bytes, get()), "cuMemcpyDtoHAsync");
 }
 
-void Stream::copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
-  if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoDAsync(to, from, bytes, get()), "cuMemcpyDtoDAsync");
-}
-
 void Stream::copyBytes(const CopyEnd& to, const CopyEnd& from, std::size_t bytes) const {
   if (to.on_host) return copyToHost(to.onHost(), from.address, bytes);
   if (from.on_host) return copyToDevice(to.address, from.onHost(), bytes);
-  copyOnDevice(to.address, from.address, bytes);
+  cuda()->check(cuda()->driver().cuMemcpyDtoDAsync(to.address, from.address, bytes, get()), "cuMemcpyDtoDAsync");
 }
 
 void Stream::copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const {
@@ -263,7 +246,8 @@ Kernel Module::kernel(const std::string& name) const {
   return kernel;
 }
 
-Graph::Graph(std::shared_ptr<const Cuda> cuda) : graph_(cuda, makeGraph(*cuda)) {}
+Graph::Graph(std::shared_ptr<const Cuda> cuda)
+    : graph_(cuda, "cuGraphCreate", [&](CUgraph* graph) { return cuda->driver().cuGraphCreate(graph, 0); }) {}
 
 void Graph::add(const KernelLaunch& launch) {
   const Cuda& cuda = *graph_.cuda();

@@ -88,7 +88,6 @@ class Stream {
   void launch(const KernelLaunch& launch) const;
   void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
   void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
-  void copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
   /// Copies `rows` runs of `bytes` bytes each; at most one end is on the host. One call of the driver, or one for each
   /// run where a pitch is beyond the device's limit.
   void copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const;

@@ -201,7 +201,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
   refinable_.resize(entries_.size());
-  const auto scale = isScaled(options_.loss) ? fit::ParameterFit::Scale::kLastTwo : fit::ParameterFit::Scale::kNone;
+  const bool has_scale = isScaled(options_.loss);
   struct Finder {
     Finder(Precision precision, Math math) : linear(precision, math) {}
     LinearFinder linear;
@@ -218,7 +218,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
       entries_[e * start_count + s] = std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
-          FitEntry{.fit = fit::ParameterFit(finder.start, linear, scale, &memory),
+          FitEntry{.fit = fit::ParameterFit(finder.start, linear, has_scale, &memory),
                    .error = nullptr,
                    .expression = e,
                    .start = s,

@@ -15,7 +15,6 @@
 #include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/fit/levenberg_marquardt.h"
-#include "runtime/fit/remake_rule.h"
 
 namespace srjit {
 

@@ -13,7 +13,7 @@
 #include "runtime/engine.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/platform/home_process.h"
+#include "runtime/platform/process.h"
 
 namespace srjit {
 

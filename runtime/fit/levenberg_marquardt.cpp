@@ -55,7 +55,7 @@ constexpr double kFirstDamping = 1e-3;
 
 }  // namespace
 
-ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale,
+ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, bool has_scale,
                            std::pmr::memory_resource* memory)
     : numbers_(kPerParameter * start.size() + 2 * triangleSize(start.size()), memory),
       columns_(memory),
@@ -63,7 +63,7 @@ ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::u
       start_loss_(std::numeric_limits<double>::infinity()),
       best_loss_(std::numeric_limits<double>::infinity()),
       damping_(kFirstDamping),
-      has_scale_(scale == Scale::kLastTwo) {
+      has_scale_(has_scale) {
   columns_.reserve(start.size());
   for (const std::uint32_t parameter : linear) columns_.push_back({parameter});
   for (std::uint32_t i = 0; i < start.size(); ++i) {
@@ -103,7 +103,7 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
   ++fit.passes_;
   const bool is_finite = readTrial(sums);
   if (is_finite) {
-    keepBest();
+    if (trial_level_.loss < fit.best_loss_) takeBest();
     project();
   }
   if (fit.is_at_start_) {
@@ -117,14 +117,18 @@ void LevenbergMarquardt::takeTrial(std::span<const double> sums) {
     }
     if (is_finite && proposesScale()) return;
     fit.is_at_start_ = false;
-    if (is_finite) return acceptStart();
-    fit.status_ = FitStatus::kNotFinite;
+    if (!is_finite) {
+      fit.status_ = FitStatus::kNotFinite;
+      return;
+    }
+    moveToTrial();
+    if (!fit.done()) fit.level_.needsSettling() ? proposeSettled() : proposeStep();
     return;
   }
   if (!is_finite) return reject(false);
   const double to_beat = valueOf(fit.level_);
   if (trial_level_.needsSettling() && fit.settlings_ < kMostSettlings && trial_level_.projected() < to_beat) {
-    return proposeSettled(trial_);
+    return proposeSettled();
   }
   valueOf(trial_level_) < to_beat ? accept() : reject(true);
 }
@@ -152,10 +156,6 @@ bool LevenbergMarquardt::readTrial(std::span<const double> sums) {
     }
   }
   return std::ranges::all_of(sums, [](double sum) { return std::isfinite(sum); });
-}
-
-void LevenbergMarquardt::keepBest() {
-  if (trial_level_.loss < fit_->best_loss_) takeBest();
 }
 
 void LevenbergMarquardt::takeBest() {
@@ -213,12 +213,6 @@ bool LevenbergMarquardt::proposesScale() {
   step_[b] = of_b;
   propose(trial_);
   return true;
-}
-
-void LevenbergMarquardt::acceptStart() {
-  moveToTrial();
-  if (!fit_->done() && fit_->level_.needsSettling()) return proposeSettled(trial_);
-  if (!fit_->done()) proposeStep();
 }
 
 void LevenbergMarquardt::accept() {
@@ -287,7 +281,12 @@ void LevenbergMarquardt::reject(bool is_finite) {
   if (fit.is_negligible_ || fit.damping_ > kMostDamping || fit.linear_ == fit.size()) return giveUp();
   fit.damping_ *= fit.growth_;
   fit.growth_ *= 2;
-  if (!fit.has_stepped_) shorten((is_finite ? shareOfStep() : kLeastShare) * fit.step_length_);
+  if (!fit.has_stepped_) {
+    // Where on the step the parabola is least that has the losses at its ends and the slope at its begin.
+    const double rise = trial_level_.value() - fit.level_.value(), slope = fit.slope_;
+    const double share = is_finite ? std::max(kLeastShare, slope / (2 * (rise + slope))) : kLeastShare;
+    shorten(share * fit.step_length_);
+  }
   proposeStep();
 }
 
@@ -359,16 +358,10 @@ void LevenbergMarquardt::shorten(double longest) {
   }
 }
 
-/// Where on the step the parabola is least that has the losses at its ends and the slope at its begin.
-double LevenbergMarquardt::shareOfStep() const {
-  const double rise = trial_level_.value() - fit_->level_.value(), slope = fit_->slope_;
-  return std::max(kLeastShare, slope / (2 * (rise + slope)));
-}
-
-void LevenbergMarquardt::proposeSettled(std::span<const double> from) {
+void LevenbergMarquardt::proposeSettled() {
   settlingStep();
   ++fit_->settlings_;
-  propose(from);
+  propose(trial_);
 }
 
 void LevenbergMarquardt::proposeStep() {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ir/numeric.h"
+#include "runtime/fit/least_squares.h"
 #include "runtime/fit/progress.h"
-#include "runtime/fit/scaled_cholesky.h"
 #include "runtime/fit_options.h"
 
 namespace srjit::fit {
@@ -76,23 +76,20 @@ class LevenbergMarquardt {
   void takeTrial(std::span<const double> sums);
   double valueOf(const ParameterFit::Level& level) const;
   bool readTrial(std::span<const double> sums);
-  void keepBest();
   void takeBest();
   void project();
   void settlingStep();
   bool proposesScale();
-  void acceptStart();
   void accept();
   void moveToTrial();
   void reject(bool is_finite);
   void shorten(double longest);
-  double shareOfStep() const;
   bool converges();
   bool isIllConditioned() const;
   void giveUp();
   double lastPlacesOf(std::span<const double> parameters, std::span<const double> gram) const;
   double hiddenBy(double last_places, double loss) const;
-  void proposeSettled(std::span<const double> from);
+  void proposeSettled();
   void proposeStep();
   void solveDamped();
   void propose(std::span<const double> from);

@@ -1,4 +1,4 @@
-// The state of the fit of one expression's parameters.
+// The state of the fit of one expression's parameters, and when a program is made again for the fits that go on.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/fit/scaled_cholesky.h"
+#include "runtime/fit/least_squares.h"
 #include "runtime/fit_options.h"
 
 namespace srjit::fit {
@@ -18,12 +18,9 @@ namespace srjit::fit {
 /// earlier ones. LevenbergMarquardt goes on with it. Allocates only in the constructor, from `memory`. Not thread-safe.
 class ParameterFit {
  public:
-  /// Whether the last two parameters are a and b of a + b f, with 0 and 1 to start from.
-  enum class Scale { kNone, kLastTwo };
-
   /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
-  /// take more passes.
-  ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Scale scale = Scale::kNone,
+  /// take more passes. `has_scale`: whether the last two are a and b of a + b f, with 0 and 1 to start from.
+  ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, bool has_scale = false,
                std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   bool done() const noexcept { return status_ != FitStatus::kRunning; }
@@ -45,15 +42,13 @@ class ParameterFit {
   double loss() const noexcept { return best_loss_; }
   unsigned passes() const noexcept { return passes_; }
 
-  /// How many parameters are linear, and the number of the parameter in place `i`: linear ones come first, others
-  /// follow.
+  /// How many parameters are linear, and the number of the parameter in place `i`, where linear ones come first.
   std::size_t linear() const noexcept { return linear_; }
   std::size_t size() const noexcept { return columns_.size(); }
   std::uint32_t parameterAt(std::size_t i) const noexcept { return columns_[i].parameter; }
   /// The squared length of the derivative's column in place `i`, at parameters().
   double squaredLength(std::size_t i) const noexcept { return bestGram()[triangleIndex(i, i)]; }
-  /// Whether normal equations were too inexact for the linear parameters where the fit ended: their columns are nearly
-  /// combinations of each other.
+  /// Whether the fit ended where columns of linear parameters are too near to combinations for normal equations.
   bool isIllConditioned() const noexcept { return is_ill_conditioned_; }
   /// The status of a fit that a better solver has taken to its end.
   void settle() noexcept {
@@ -123,6 +118,30 @@ class ParameterFit {
   bool has_stepped_ = false;    ///< whether a step was accepted
   bool is_at_start_ = true;     ///< whether the next trial is the start, or differs from it only by a and b
   bool has_scale_;              ///< whether there are a and b, which may be proposed
+};
+
+/// When a program is made again without the fits that have ended: once evaluating ended fits has taken as long as
+/// making the program would, but not before half of the fits have ended. Both together then take at most twice as long
+/// as with the best moment, which requires knowledge of the passes to come (the ski rental problem: A. Karlin, M.
+/// Manasse, L. Rudolph, D. Sleator, "Competitive snoopy caching", Algorithmica 3, 1988).
+class RemakeRule {
+ public:
+  /// A program of `fits` fits was made in `seconds`: 0 if it existed.
+  void made(std::size_t fits, double seconds) {
+    fits_ = fits;
+    seconds_ = seconds;
+    wasted_ = 0;
+  }
+  /// It was evaluated, while `going_on` of its fits went on.
+  void evaluated(std::size_t going_on, double seconds) { wasted_ += seconds * (1 - shareOf(going_on)); }
+  bool isDue(std::size_t going_on) const { return 2 * going_on <= fits_ && wasted_ >= seconds_ * shareOf(going_on); }
+
+ private:
+  double shareOf(std::size_t going_on) const { return static_cast<double>(going_on) / static_cast<double>(fits_); }
+
+  std::size_t fits_ = 0;
+  double seconds_ = 0;
+  double wasted_ = 0;  ///< by evaluating what had ended
 };
 
 }  // namespace srjit::fit

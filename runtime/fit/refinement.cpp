@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "runtime/fit/scaled_qr.h"
+#include "runtime/fit/least_squares.h"
 
 namespace srjit::fit {
 namespace {

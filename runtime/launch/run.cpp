@@ -302,8 +302,8 @@ void DeviceRun::tell() const {
                 .device = queue_.name,
                 .begin = clocks_->second + std::chrono::duration_cast<TraceClock::duration>(until_begin),
                 .seconds = times_[timed_ - 1].second.secondsSince(times_[0].first),
-                .numbers = numbers},
-               TracePlace::kStream);
+                .numbers = numbers,
+                .on_stream = true});
 }
 
 void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters, const Deadline& deadline) {

@@ -6,9 +6,6 @@
 #include <memory>
 #include <new>
 
-#include <fmt/format.h>
-
-#include "ir/error.h"
 #include "ir/numbers/rounding.h"
 
 namespace srjit {
@@ -59,20 +56,6 @@ inline AlignedBuffer::AlignedBuffer(std::size_t bytes) : size_(bytes) {
   void* const data = ::operator new(bytes, std::align_val_t{kCacheLine}, std::nothrow);
   if (data == nullptr) throw OutOfMemory(bytes);
   data_.reset(static_cast<std::byte*>(data));
-}
-
-/// Runs `body` and turns exhausted memory into an Error. Part of guarded() (runtime/platform/guarded.h).
-template <class Body>
-auto withinMemory(Body&& body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const OutOfMemory& failure) {
-    return Error{Errc::kMachine, fmt::format("out of memory: {} bytes wanted", failure.bytes()), {}};
-  } catch (const std::bad_alloc&) {
-    return Error{Errc::kMachine, "out of memory", {}};
-  } catch (const std::length_error&) {
-    return Error{Errc::kMachine, "out of memory: more bytes wanted than there are addresses", {}};
-  }
 }
 
 }  // namespace srjit

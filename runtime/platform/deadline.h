@@ -29,9 +29,8 @@ inline Error tooManySeconds(double max_seconds) {
 /// kLimit: the caller requested Limits::stop.
 inline Error stoppedByCaller() { return {Errc::kLimit, "stopped by the caller", {}}; }
 
-/// A time and a token by which a caller stops the work, or neither. Work asks between two units, such as the graphs of
-/// some expressions or the blocks of some rows; a unit takes milliseconds, or is one compilation. Cheap to copy,
-/// immutable.
+/// A time and a token by which a caller stops the work, or neither. Work asks between two units, which take
+/// milliseconds each, or are one compilation. Cheap to copy, immutable.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,8 +39,7 @@ class Deadline {
 
   /// None.
   Deadline() = default;
-  /// `max_seconds` from now; no time for 0, and for more than a clock can hold. Over, too, as soon as `stop` is
-  /// requested.
+  /// `max_seconds` from now, unless that is 0 or more than a clock can hold, or as soon as `stop` is requested.
   explicit Deadline(double max_seconds, std::stop_token stop = {}) : seconds_(max_seconds), stop_(std::move(stop)) {
     if (!(max_seconds > 0 && max_seconds < kLongest)) return;
     end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_seconds));

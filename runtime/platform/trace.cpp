@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -13,10 +14,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "runtime/platform/descriptor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/platform/json_text.h"
+#include "runtime/platform/process.h"
 
 namespace srjit {
 
@@ -27,6 +28,13 @@ namespace {
 constexpr double kMicrosecondsPerSecond = 1e6;  // the unit of Chrome's format
 constexpr std::uint32_t kStreamThread = 0;
 constexpr std::uint32_t kFirstStreamRow = 1'000'000;  // behind those of threads
+
+/// Bytes that are not UTF-8 become U+FFFD. The destructor of a JSON value that is a string takes no memory.
+std::string quotedJson(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string numberOfJson(double number) { return std::isfinite(number) ? fmt::format("{}", number) : "null"; }
 
 /// A file that events are appended to. Each line is one write, so it is there or not.
 class TraceFile {
@@ -196,7 +204,7 @@ Status traceByEnvironment() {
   return started;
 }
 
-void trace(const TraceFact& fact, TracePlace place) noexcept {
+void trace(const TraceFact& fact) noexcept {
   if (isOfParent()) return;
   const auto tell = [&] {
     const std::shared_lock lock(sink_mutex);
@@ -206,7 +214,7 @@ void trace(const TraceFact& fact, TracePlace place) noexcept {
                     .device = fact.device,
                     .begin = std::chrono::duration<double>(fact.begin - sink->begin).count(),
                     .seconds = fact.seconds,
-                    .thread = place == TracePlace::kStream ? kStreamThread : threadNumber(),
+                    .thread = fact.on_stream ? kStreamThread : threadNumber(),
                     .numbers = fact.numbers});
     return okStatus();
   };

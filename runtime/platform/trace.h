@@ -39,12 +39,11 @@ struct TraceFact {
   TraceClock::time_point begin = TraceClock::now();
   double seconds = 0;
   std::span<const TraceNumber> numbers = {};
+  bool on_stream = false;  ///< of a device's stream: it is told without the thread's number
 };
 
-/// Tells of it, with the thread's number unless it is of a device's stream. What began before the trace did is not
-/// told, nor what there is no memory to tell of: tracing fails no call.
-enum class TracePlace : std::uint8_t { kThread, kStream };
-void trace(const TraceFact& fact, TracePlace place = TracePlace::kThread) noexcept;
+/// Tells of it, unless it began before the trace did, or memory lacks: tracing fails no call.
+void trace(const TraceFact& fact) noexcept;
 
 /// Tells of the time of its life, unless nothing traces at its beginning. `what` and `device` are borrowed.
 class [[nodiscard]] TraceSpan {

@@ -8,7 +8,6 @@
 
 #include "runtime/evaluation/program_state.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/devices.h"
 #include "runtime/pool/program.h"
 
 namespace srjit {
@@ -288,9 +287,7 @@ class PoolExecutor final : public Executor {
   /// or that of every device.
   MadeData onEach(DeviceNumbers devices, const std::function<MadeData(std::size_t device, Executor& executor)>& make) {
     if (devices.empty()) return devices_.noneLeft();
-    const auto placed_on = std::make_shared<PoolData>();
-    std::vector<std::shared_ptr<const Dataset::State>>& replicas = placed_on->replicas;
-    replicas.resize(devices_.size());
+    Replicas replicas(devices_.size());
     const Status placed = arena_.execute([&] {
       return devices_.onEach(devices, [&](std::size_t i, Executor& executor) -> Status {
         MadeData made = make(devices[i], executor);
@@ -303,7 +300,7 @@ class PoolExecutor final : public Executor {
     if (devices.empty()) return devices_.working().empty() ? devices_.noneLeft() : placed.error();
     const std::shared_ptr<Dataset::State> state = replicas[devices.front()]->withoutNumbers();
     state->device = name_;
-    state->residence = placed_on;
+    state->residence = residenceOf(std::move(replicas));
     return std::shared_ptr<const Dataset::State>(state);
   }
 

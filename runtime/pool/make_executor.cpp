@@ -14,7 +14,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/pool/devices.h"
+#include "runtime/pool/program.h"
 #include "runtime/tiers/device_executor.h"
 
 namespace srjit {
@@ -36,34 +36,22 @@ Result<std::shared_ptr<const Driver>> driverFor(const std::string& device, const
   return error;
 }
 
-/// Threads of one of `devices` devices.
-unsigned threadsOf(std::size_t device, std::size_t devices, unsigned threads) {
-  const auto each = static_cast<unsigned>(threads / devices);
-  return std::max(1U, each + (device < threads % devices ? 1 : 0));
-}
-
-/// Opens all devices at the same time, since opening one mostly waits for the driver.
-std::vector<std::optional<MadeExecutor>> openAll(const EngineOptions& options, const std::vector<unsigned>& ordinals,
-                                                 const std::shared_ptr<const Driver>& driver,
-                                                 const std::shared_ptr<const ImageMaker>& images) {
-  const std::shared_ptr<KernelCache> cache = openKernelCache(options);
-  std::vector<std::optional<MadeExecutor>> made(ordinals.size());
-  tbb::parallel_for(std::size_t{0}, ordinals.size(), [&](std::size_t i) {
-    EngineOptions own = options;
-    own.device = nameOfDevices({ordinals[i]});
-    own.threads = threadsOf(i, ordinals.size(), options.threads);
-    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, images, cache); });
-  });
-  return made;
-}
-
 /// On one device, or several. Unless all that there are were asked for, each of them must work.
 MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& ordinals, const GetDriver& get_driver,
                            const std::shared_ptr<const ImageMaker>& images, std::vector<std::string>& notices) {
   const bool is_all = options.device == "cuda:all";
   const auto driver = driverFor(options.device, get_driver);
   if (!driver) return driver.error();
-  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, images);
+  const std::shared_ptr<KernelCache> cache = openKernelCache(options);
+  const auto count = static_cast<unsigned>(ordinals.size());
+  std::vector<std::optional<MadeExecutor>> made(count);
+  // At the same time, since opening a device mostly waits for the driver. The devices share the threads.
+  tbb::parallel_for(0U, count, [&](unsigned i) {
+    EngineOptions own = options;
+    own.device = nameOfDevices({ordinals[i]});
+    own.threads = std::max(1U, options.threads / count + (i < options.threads % count ? 1 : 0));
+    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], *driver, images, cache); });
+  });
   std::vector<unsigned> opened;
   std::vector<PoolDevice> devices;
   for (std::size_t i = 0; i < ordinals.size(); ++i) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 namespace srjit {
@@ -19,7 +21,88 @@ void include(T& all, T own, OfSeveral how) {
   if (how == OfSeveral::kMost) all = std::max(all, own);
 }
 
+struct PoolData final : Residence {
+  explicit PoolData(Replicas made) : replicas(std::move(made)) {}
+  SubtreeStats subtrees() const override {
+    SubtreeStats all;
+    for (const auto& replica : replicas) {
+      if (replica == nullptr) continue;
+      const SubtreeStats own = Dataset(replica).subtrees();
+#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
+#include "runtime/platform/counters.def"
+    }
+    return all;
+  }
+
+  const Replicas replicas;
+};
+
 }  // namespace
+
+PoolDevices::PoolDevices(std::vector<PoolDevice> devices) : devices_(std::move(devices)), lost_(devices_.size()) {}
+
+DeviceNumbers PoolDevices::working() const {
+  DeviceNumbers numbers;
+  for (std::size_t device = 0; device < size(); ++device) {
+    if (!isLost(device)) numbers.push_back(device);
+  }
+  return numbers;
+}
+
+std::optional<std::size_t> PoolDevices::ownerOf(std::uint64_t address) const {
+  std::optional<Error> failure;
+  for (const std::size_t device : working()) {
+    const Result<bool> owns = guarded([&]() -> Result<bool> { return devices_[device].executor->owns(address); });
+    if (!owns) failure = owns.error();
+    if (owns && *owns) return device;
+  }
+  if (failure) throw ErrorException(*failure);
+  return std::nullopt;
+}
+
+// Isolated: a thread that waits for another's device runs no other task of the arena, which might wait for what this
+// thread holds.
+Status PoolDevices::onEach(DeviceNumbers& devices,
+                           const std::function<Status(std::size_t i, Executor& executor)>& body) {
+  std::vector<Status> done(devices.size(), okStatus());
+  const auto callOne = [&](std::size_t i) {
+    done[i] = guarded([&] { return call(devices[i], [&](Executor& executor) { return body(i, executor); }); });
+  };
+  if (devices.size() == 1) {
+    callOne(0);
+  } else {
+    tbb::this_task_arena::isolate(
+        [&] { tbb::parallel_for(std::size_t{0}, devices.size(), callOne, tbb::simple_partitioner()); });
+  }
+  Status all = okStatus();
+  DeviceNumbers left;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const bool has_failed = !done[i] && done[i].error().code == Errc::kMachine;
+    if (!has_failed) left.push_back(devices[i]);
+    if (!done[i] && (all || (all.error().code == Errc::kMachine && !has_failed))) all = std::move(done[i]);
+  }
+  devices = std::move(left);
+  return all;
+}
+
+void PoolDevices::noteFailure(std::size_t device, const Error& error) {
+  if (isLost(device) || !devices_[device].executor->isLost()) return;
+  const std::lock_guard lock(mutex_);
+  if (lost_[device].exchange(true)) return;
+  last_ = error;
+  const char* const after = working().empty() ? "no device is left" : "the other devices do its share";
+  notices_.push_back(fmt::format("device {} is lost: {}; {}", name(device), error.message, after));
+}
+
+Error PoolDevices::noneLeft() const {
+  const std::lock_guard lock(mutex_);
+  return {Errc::kMachine, fmt::format("all devices are lost, the last one with: {}", last_ ? last_->message : ""), {}};
+}
+
+std::vector<std::string> PoolDevices::notices() const {
+  const std::lock_guard lock(mutex_);
+  return notices_;
+}
 
 // An expression goes where the middle of its cost is.
 std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::span<const double> seconds_per_token) {
@@ -43,16 +126,7 @@ std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::spa
   return ends;
 }
 
-SubtreeStats PoolData::subtrees() const {
-  SubtreeStats all;
-  for (const auto& replica : replicas) {
-    if (replica == nullptr) continue;
-    const SubtreeStats own = Dataset(replica).subtrees();
-#define SRJIT_SUBTREE_COUNTER(name, c_name) all.name += own.name;
-#include "runtime/platform/counters.def"
-  }
-  return all;
-}
+std::shared_ptr<Residence> residenceOf(Replicas replicas) { return std::make_shared<PoolData>(std::move(replicas)); }
 
 std::span<const std::shared_ptr<const Dataset::State>> replicasOf(const Dataset::State& data) {
   const auto* const placed = dynamic_cast<const PoolData*>(data.residence.get());
@@ -142,36 +216,32 @@ std::shared_ptr<const PoolShares> PoolProgram::shares() const {
   return divisions_.back().second;
 }
 
-void PoolProgram::addCounters(ProgramInfo& info, ProgramStatus& status) const {
-  const struct {
-    ProgramInfo& info;
-    ProgramStatus& status;
-  } all{info, status};
+/// Those of all shares(), added to `info`.
+struct PoolProgram::Counters {
+  ProgramInfo info;
+  ProgramStatus status;
+};
+
+PoolProgram::Counters PoolProgram::counters(const ProgramInfo& info) const {
+  Counters all{info, {}};
   bool is_first = true;
   for (const PoolShare& share : *shares()) {
     if (!share.program) continue;
-    const struct {
-      const ProgramInfo& info;
-      const ProgramStatus status;
-    } own{share.program->info(), share.program->status()};
+    const Counters own{share.program->info(), share.program->status()};
 #define SRJIT_PROGRAM_COUNTER(name, member, of_several) include(all.member, own.member, OfSeveral::of_several);
 #include "runtime/platform/counters.def"
-    if (std::exchange(is_first, false) || speedOf(own.status.tier) < speedOf(status.tier))
-      status.tier = own.status.tier;
-    if (!status.error) status.error = own.status.error;
+    if (std::exchange(is_first, false) || speedOf(own.status.tier) < speedOf(all.status.tier)) {
+      all.status.tier = own.status.tier;
+    }
+    if (!all.status.error) all.status.error = own.status.error;
   }
+  return all;
 }
 
-ProgramStatus PoolProgram::status() const {
-  ProgramInfo unused{};
-  ProgramStatus status;
-  addCounters(unused, status);
-  return status;
-}
+ProgramStatus PoolProgram::status() const { return counters({}).status; }
 
 void PoolProgram::describe(Program::State& state) const {
-  ProgramStatus unused;
-  addCounters(state.info, unused);
+  state.info = counters(state.info).info;
   for (const PoolShare& share : *shares()) {
     if (share.program) share.addFailures(share.program->failures(), state.failures);
   }

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "compiler/direct/emitter.h"
+#include "runtime/code/makers.h"
 #include "runtime/evaluation/ranges.h"
+#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
@@ -59,7 +61,8 @@ bool KeptSubtrees::isWorthwhile(Tier tier, const DeviceCosts& costs, std::size_t
 std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
   std::vector<Candidate> found;
   for (const auto& [key, seen] : seen_) {
-    if (!seen.expression || seen.generations < 2 || isHeld(key)) continue;
+    const auto holds = [&](const Slot& slot) { return slot.key == key && !slot.isFree(); };
+    if (!seen.expression || seen.generations < 2 || std::ranges::any_of(slots_, holds)) continue;
     const double freshness = freshnessOf(seen.last);
     Candidate candidate{.key = key,
                         .expression = *seen.expression,
@@ -80,39 +83,23 @@ std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
 
 namespace {
 
-/// Containment among candidates.
-class Nesting {
- public:
-  explicit Nesting(const Dag& dag) : dag_(dag), inside_(dag.size()), contains_(dag.size()) {}
-
-  /// Finds the nodes that contain `id`, and those that it contains.
-  void look(NodeId id) {
-    inside_.assign(dag_.size(), false);
-    contains_.assign(dag_.size(), false);
-    inside_[id] = contains_[id] = true;
-    for (NodeId node = id + 1; node-- > 0;) {
-      if (!inside_[node]) continue;
-      for (const NodeId operand : dag_.node(node).inputs()) inside_[operand] = true;
-    }
-    for (NodeId node = id + 1; node < dag_.size(); ++node) {
-      for (const NodeId operand : dag_.node(node).inputs()) {
-        if (contains_[operand]) contains_[node] = true;
-      }
+/// Which nodes contain node `id`, and which it contains. It is both.
+std::pair<std::vector<bool>, std::vector<bool>> relativesOf(const Dag& dag, NodeId id) {
+  std::vector<bool> contains(dag.size()), inside(dag.size());
+  contains[id] = inside[id] = true;
+  for (NodeId node = id + 1; node-- > 0;) {
+    if (!inside[node]) continue;
+    for (const NodeId operand : dag.node(node).inputs()) inside[operand] = true;
+  }
+  for (NodeId node = id + 1; node < dag.size(); ++node) {
+    for (const NodeId operand : dag.node(node).inputs()) {
+      if (contains[operand]) contains[node] = true;
     }
   }
-  bool isInside(NodeId id) const { return inside_[id]; }
-  bool contains(NodeId id) const { return contains_[id]; }
-
- private:
-  const Dag& dag_;
-  std::vector<bool> inside_, contains_;
-};
+  return {std::move(contains), std::move(inside)};
+}
 
 }  // namespace
-
-bool KeptSubtrees::isHeld(const SubtreeKey& key) const {
-  return std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.key == key && !slot.isFree(); });
-}
 
 double KeptSubtrees::freshnessOf(std::uint64_t generation) const {
   return std::exp2(-static_cast<double>(generation_ - std::min(generation, generation_)));
@@ -147,7 +134,6 @@ std::vector<SubtreeWrite> KeptSubtrees::choose() {
     all[i].node = dag.roots()[i];
     all[i].instructions = graph.instructionsOf(all[i].node);
   }
-  Nesting nesting(dag);
   double total = 0;
   for (const std::size_t slot : slots) {
     const auto open = [&](const Candidate& c) { return c.chosen ? -1 : c.net(value_seconds_); };
@@ -157,12 +143,12 @@ std::vector<SubtreeWrite> KeptSubtrees::choose() {
     total += best.net(value_seconds_);
     writes.push_back({slot, slots_[slot].column, best.key, best.expression, best.saves(value_seconds_)});
     // Parts of it are computed less often from now on, and what contains it costs less.
-    nesting.look(best.node);
+    const auto [contains, inside] = relativesOf(dag, best.node);
     const double each = best.instructions > 0 ? best.computing / best.instructions : 0;
     for (Candidate& other : all) {
       if (other.chosen || other.node == best.node || other.instructions <= 0) continue;
-      if (nesting.isInside(other.node)) other.computing = std::max(0.0, other.computing - each * other.instructions);
-      if (nesting.contains(other.node)) {
+      if (inside[other.node]) other.computing = std::max(0.0, other.computing - each * other.instructions);
+      if (contains[other.node]) {
         const double left = std::max(0.0, other.instructions - best.instructions);
         other.computing *= left / other.instructions;
         other.instructions = left;
@@ -191,40 +177,19 @@ void KeptSubtrees::publish(std::span<const SubtreeWrite> writes, const std::vect
   for (std::size_t i = 0; i < done.size(); ++i) {
     if (!done[i]) continue;
     Slot& slot = slots_[writes[i].slot];
-    slot.value = std::make_shared<const KeptValue>(KeptValue{writes[i].key, writes[i].column});
+    slot.value = std::make_shared<const std::uint32_t>(slot.column);
     slot.saves = writes[i].saves;
     slot.last_read = generation_;
     ++computed_;
   }
 }
 
-std::shared_ptr<ProgramSubtrees> KeptSubtrees::open(std::shared_ptr<KeptSubtrees> kept, Tier tier,
-                                                    const DeviceCosts& costs, std::size_t expressions,
-                                                    unsigned threads) {
-  auto program = std::make_shared<ProgramSubtrees>();
-  program->tier_ = tier;
-  program->costs_ = costs;
-  program->expressions_ = static_cast<double>(expressions);
-  program->threads_ = threads;
-  {
-    const std::lock_guard lock(kept->mutex_);
-    program->generation_ = ++kept->generation_;
-    program->wanted_ = kept->wanted_;
-    for (const Slot& slot : kept->slots_) {
-      if (slot.value != nullptr) program->values_.emplace(slot.value->key, slot.value);
-    }
-  }
-  program->kept_ = std::move(kept);
-  return program;
-}
-
 // The counts of a program whose graphs were made.
 void KeptSubtrees::take(ProgramSubtrees& program) {
   const std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
-    if (slot.value == nullptr) continue;
-    const auto saved = program.saved_.find(slot.value->key);
-    if (saved == program.saved_.end()) continue;
+    const auto saved = program.saved_.find(slot.key);
+    if (slot.value == nullptr || saved == program.saved_.end()) continue;
     slot.saves = saved->second;
     slot.last_read = std::max(slot.last_read, program.generation_);
     ++reads_;
@@ -291,6 +256,21 @@ struct ProgramSubtrees::Rates {
   SubtreeUse use(GraphSubtrees& graph, NodeId id) const { return use(graph, id, graph.ownInstructions(id)); }
 };
 
+ProgramSubtrees::ProgramSubtrees(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs,
+                                 std::size_t expressions, unsigned threads)
+    : kept_(std::move(kept)),
+      tier_(tier),
+      costs_(costs),
+      expressions_(static_cast<double>(expressions)),
+      threads_(threads) {
+  const std::lock_guard lock(kept_->mutex_);
+  generation_ = ++kept_->generation_;
+  wanted_ = kept_->wanted_;
+  for (const KeptSubtrees::Slot& slot : kept_->slots_) {
+    if (slot.value != nullptr) values_.emplace(slot.key, slot.value);
+  }
+}
+
 Dag ProgramSubtrees::pass(Dag dag, Tier tier, std::size_t tokens) {
   if (values_.empty() && !counting_) return dag;
   if (tier_ != Tier::kAuto) tier = tier_;
@@ -343,7 +323,7 @@ std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSu
   // A subtree that only other chosen ones contain is not needed.
   std::erase_if(chosen, [&](NodeId id) { return graph.kernels(id) == 0; });
   columns.resize(dag.size(), kComputed);
-  for (const NodeId id : chosen) columns[id] = values_.find(graph.key(id))->second->column;
+  for (const NodeId id : chosen) columns[id] = *values_.find(graph.key(id))->second;
   if (!counting_) return columns;
   const std::lock_guard lock(mutex_);
   for (const NodeId id : chosen) saved_[graph.key(id)] += std::max(0.0, rates.saves(rates.use(graph, id)));
@@ -374,8 +354,12 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     c.use.making = graph.instructionsOf(c.id) * rates.making;
   }
   std::erase_if(counted, [&](const Counted& c) { return rates.saves(c.use) <= 0; });
+  const auto isFirstToReach = [&](const SubtreeKey& key) {
+    const std::lock_guard lock(mutex_);
+    return found_.try_emplace(key).second;
+  };
   for (const Counted& c : counted) {
-    if (!wanted_->contains(graph.key(c.id)) || !claim(graph.key(c.id))) continue;
+    if (!wanted_->contains(graph.key(c.id)) || !isFirstToReach(graph.key(c.id))) continue;
     auto expression = dag.subtree(c.id, kMaxSubtreeTokens);
     const std::lock_guard lock(mutex_);
     if (expression) found_[graph.key(c.id)] = std::move(*expression);
@@ -383,12 +367,6 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
   const std::lock_guard lock(mutex_);
   staged_ = rates.tier == Tier::kInterpret;
   for (const Counted& c : counted) sightings_.emplace_back(graph.key(c.id), c.use);
-}
-
-// Whether the caller is the first to reach a wanted subtree.
-bool ProgramSubtrees::claim(const SubtreeKey& key) {
-  const std::lock_guard lock(mutex_);
-  return found_.try_emplace(key).second;
 }
 
 void ProgramSubtrees::close(ProgramInfo& info) {
@@ -400,6 +378,84 @@ void ProgramSubtrees::close(ProgramInfo& info) {
   wanted_.reset();
   info.subtrees_read = values_.size();
   info.nodes_spared = spared_nodes_;
+}
+
+DeviceSubtrees::DeviceSubtrees(std::shared_ptr<KernelStore> store, const Dataset::State& data)
+    : store_(std::move(store)),
+      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), deviceDataOf(data).firstSpareColumn(),
+                                           deviceDataOf(data).spareColumns(), data.rows)),
+      column_bytes_(data.column_stride * static_cast<std::size_t>(bytesOf(data.precision))) {}
+
+SubtreeStats DeviceSubtrees::subtrees() const {
+  SubtreeStats stats = kept_->stats();
+  stats.bytes = stats.capacity * column_bytes_;
+  return stats;
+}
+
+DeviceSubtrees::~DeviceSubtrees() {
+  // The device may be lost; then nothing is in use.
+  (void)guarded([&]() -> Status {
+    const CurrentContext current(*store_->queue().cuda);
+    for (const auto& run : runs_) run->wait();
+    return okStatus();
+  });
+}
+
+std::shared_ptr<GraphFilter> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                                  const DeviceCosts& costs, unsigned threads) {
+  if (source.variables > data.columns) return nullptr;
+  if (source.variables + kMostSpareColumns > stagedColumnLimit(store_->queue().cuda->limits(), source.precision))
+    return nullptr;
+  if (!kept_->isWorthwhile(tier, costs, source.tokens)) return nullptr;
+  update(data, threads);
+  return std::make_shared<ProgramSubtrees>(kept_, tier, costs, source.expressions.size(), threads);
+}
+
+void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
+  const std::vector<SubtreeWrite> writes = kept_->choose();
+  if (writes.empty()) return;
+  std::vector<bool> done;
+  // Programs compute subtrees that are not kept.
+  (void)guarded([&]() -> Status {
+    done = write(data, writes, threads);
+    return okStatus();
+  });
+  kept_->publish(writes, done);
+}
+
+// Programs of the interpreter; the output of each is the number of its column.
+std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<const SubtreeWrite> writes,
+                                        unsigned threads) {
+  const CurrentContext current(*store_->queue().cuda);
+  const std::uint32_t last = std::ranges::max(writes, {}, &SubtreeWrite::column).column;
+  const Math math = store_->math();
+  ProgramSource source{
+      .precision = data.precision, .math = math, .pipeline = Pipeline::parse("hoist, schedule", math).value()};
+  const Expression unused = Expression::create({Token::variable(0)}).value();
+  std::vector<Expression> of_column(last + 1, unused);
+  std::vector<std::uint32_t> chosen;
+  for (const SubtreeWrite& write : writes) {
+    of_column[write.column] = write.expression;
+    chosen.push_back(write.column);
+  }
+  source.set(of_column);
+  std::ranges::sort(chosen);
+  auto code = std::make_shared<const DeviceCode>(
+      encodeForDevice(*store_, {.source = source, .range = chosen, .threads = threads}));
+  std::vector<bool> done(writes.size(), code->interpreter.has_value());
+  if (!code->interpreter) return done;
+  for (const Failure& failure : code->failures) {
+    for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
+  }
+  RunPlan plan{store_, code, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
+  plan.into_columns = true;
+  auto run = DeviceRun::create(std::move(plan), data, SIZE_MAX);
+  if (!run) return std::vector<bool>(writes.size());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(runs_, [](const auto& earlier) { return earlier->ready(); });
+  runs_.push_back(std::move(*run));
+  runs_.back()->submitColumns(data);
+  return done;
 }
 
 }  // namespace srjit

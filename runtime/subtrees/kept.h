@@ -2,8 +2,8 @@
 //
 //   choose()   at the start of a program: subtrees to compute into columns now        KeptSubtrees
 //   publish()  after their kernels were put on the stream
-//   open()     what the program may read
-//   pass()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
+//   ProgramSubtrees()   what the program may read                                    ProgramSubtrees
+//   pass()     for every graph of the program: what pays is read; the rest is counted
 //   close()    after the first graphs: the data set gets the counts, and columns that the program does not read
 //
 // A subtree is one of the graphs after the passes, so a value is exactly what the kernels would compute themselves.
@@ -20,19 +20,15 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/subtrees/costs.h"
+#include "runtime/launch/run.h"
 #include "runtime/subtrees/graph.h"
 
 namespace srjit {
 
-/// A column's values, as long as a program may read them: a column is given to another subtree only when no program
-/// owns this any more.
-struct KeptValue {
-  SubtreeKey key;
-  std::uint32_t column;  ///< of the data set; what kernels call a variable
-};
+/// The number of a column of the data set, which kernels call a variable, as long as a program may read its values: it
+/// is given to another subtree only when no program owns this any more.
+using KeptColumn = std::shared_ptr<const std::uint32_t>;
 
 /// A subtree of more tokens is not kept by itself; parts of it may be.
 inline constexpr std::size_t kMaxSubtreeTokens = 256;
@@ -64,17 +60,14 @@ class KeptSubtrees {
   /// The work that is now on the stream computes the values of `writes`, except where `done` is false, or ends.
   void publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done);
 
-  /// What a program of `expressions` expressions, for `tier`, reads; `threads` threads make its graphs.
-  static std::shared_ptr<ProgramSubtrees> open(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs,
-                                               std::size_t expressions, unsigned threads);
   SubtreeStats stats() const;
 
  private:
   friend class ProgramSubtrees;
   struct Slot {
     std::uint32_t column = 0;
-    SubtreeKey key;                          ///< of the value, also while it is written
-    std::shared_ptr<const KeptValue> value;  ///< null: free, or `writing`
+    SubtreeKey key;    ///< of the value, also while it is written
+    KeptColumn value;  ///< null: free, or `writing`
     bool writing = false;
     double saves = 0;             ///< seconds per row, in the generation that read it last
     std::uint64_t last_read = 0;  ///< generation, which is the number of a program
@@ -93,7 +86,6 @@ class KeptSubtrees {
   void take(ProgramSubtrees& program);
   void findWanted();
   std::vector<Candidate> candidates() const;
-  bool isHeld(const SubtreeKey& key) const;
   double freshnessOf(std::uint64_t generation) const;
   double worthOf(const Slot& slot) const;
   std::vector<std::size_t> freeSlots() const;
@@ -116,6 +108,9 @@ class KeptSubtrees {
 /// What one program reads. Until close() it counts the subtrees that it does not read.
 class ProgramSubtrees final : public GraphFilter {
  public:
+  /// For a program of `expressions` expressions, for `tier`; `threads` threads make its graphs.
+  ProgramSubtrees(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs, std::size_t expressions,
+                  unsigned threads);
   Dag pass(Dag dag, Tier tier, std::size_t tokens) override;
   void close(ProgramInfo& info) override;
 
@@ -125,14 +120,13 @@ class ProgramSubtrees final : public GraphFilter {
 
   std::vector<std::uint32_t> readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates);
   void countOthers(const Dag& dag, GraphSubtrees& graph, const Rates& rates);
-  bool claim(const SubtreeKey& key);
 
   std::shared_ptr<KeptSubtrees> kept_;
-  Tier tier_ = Tier::kAuto;
-  DeviceCosts costs_;
-  double expressions_ = 0, threads_ = 1;
-  std::uint64_t generation_ = 0;
-  std::unordered_map<SubtreeKey, std::shared_ptr<const KeptValue>, SubtreeKey::Hash> values_;
+  const Tier tier_;
+  const DeviceCosts costs_;
+  const double expressions_, threads_;
+  std::uint64_t generation_;
+  std::unordered_map<SubtreeKey, KeptColumn, SubtreeKey::Hash> values_;
   std::shared_ptr<const KeptSubtrees::Keys> wanted_;
   bool counting_ = true;
 
@@ -143,6 +137,37 @@ class ProgramSubtrees final : public GraphFilter {
   double seconds_ = 0;                                              ///< per row, without kept subtrees
   std::size_t nodes_ = 0, spared_nodes_ = 0;
   bool staged_ = false;  ///< whether the interpreter's blocks stage columns that are read
+};
+
+/// Values of subtrees in the memory of a device, and the kernels that fill the columns: the door of this room for
+/// others. Thread-safe. Belongs to the data set, which it must not outlive; its destructor waits for its kernels.
+class DeviceSubtrees final : public Residence {
+ public:
+  /// Of `data`, which are resident and have spare columns.
+  DeviceSubtrees(std::shared_ptr<KernelStore> store, const Dataset::State& data);
+  ~DeviceSubtrees() override;
+
+  /// Whether programs of this queue may read the columns, which are filled in its order.
+  bool belongsTo(const DeviceQueue& queue) const noexcept { return &store_->queue() == &queue; }
+  SubtreeStats subtrees() const override;
+
+  /// What the program of `source` reads, to be evaluated by `tier` on `data`, the data set of these subtrees; null if
+  /// nothing pays. Computes first what it pays to keep now. In parallel on the calling thread's arena.
+  std::shared_ptr<GraphFilter> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                    const DeviceCosts& costs, unsigned threads);
+
+ private:
+  /// Puts the kernels on the stream that compute what it pays to keep now; where that fails, less is kept. In parallel
+  /// on the calling thread's arena. `data` is the data set.
+  void update(const Dataset::State& data, unsigned threads);
+
+  std::vector<bool> write(const Dataset::State& data, std::span<const SubtreeWrite> writes, unsigned threads);
+
+  std::shared_ptr<KernelStore> store_;
+  std::shared_ptr<KeptSubtrees> kept_;
+  const std::size_t column_bytes_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceRun>> runs_;  ///< that may not be done
 };
 
 }  // namespace srjit

@@ -8,7 +8,7 @@
 #include "runtime/gpu/queue.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
-#include "runtime/subtrees/columns.h"
+#include "runtime/subtrees/kept.h"
 #include "runtime/tiers/device_program.h"
 #include "runtime/tiers/selection.h"
 

@@ -34,7 +34,7 @@ std::string folder() {
   return kScratch.path("");
 }
 
-/// An image with names and numbers from the input. Names are text, since JSON has no other bytes.
+/// An image with names and numbers from the input.
 KernelImage anyImage(ByteReader& bytes) {
   KernelImage image = imageNumber(bytes.byte(), bytes.byte());
   image.seconds = std::abs(bytes.number());
@@ -42,7 +42,7 @@ KernelImage anyImage(ByteReader& bytes) {
   image.kernels.resize(bytes.below(3));
   for (KernelFacts& facts : image.kernels) {
     facts = {"", bytes.little<std::uint32_t>(), bytes.byte(), bytes.byte(), bytes.byte()};
-    for (const std::uint8_t byte : bytes.take(bytes.below(16))) facts.name += static_cast<char>(byte % 128);
+    for (const std::uint8_t byte : bytes.take(bytes.below(16))) facts.name += static_cast<char>(byte);
   }
   return image;
 }

@@ -85,13 +85,6 @@ CUresult FakeEntries::cuDeviceGetName(char* name, int length, CUdevice device) {
   });
 }
 
-CUresult FakeEntries::cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
-    std::memset(uuid->bytes, 'a' + device, sizeof uuid->bytes);
-    deviceOf(state, device);
-  });
-}
-
 CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   return FakeState::enter(__func__, Kind::kFree, [&](FakeState& state) {
     const FakeDevice& found = deviceOf(state, device);

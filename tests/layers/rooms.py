@@ -76,7 +76,7 @@ ROOMS = {
 # The one or few headers of a room that others include.
 DOORS = {
     "compiler/direct": ["emitter.h"],
-    "runtime/subtrees": ["columns.h"],
+    "runtime/subtrees": ["kept.h"],
 }
 
 # Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.

@@ -17,7 +17,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cache/file_trust.h"
+#include "runtime/cache/files.h"
 #include "tools/bench/work.h"
 #include "tools/options.h"
 #include "tools/report.h"

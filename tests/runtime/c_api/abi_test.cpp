@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "ir/losses.h"
+#include "runtime/c_api/arguments.h"
 #include "runtime/c_api/srjit.h"
-#include "runtime/c_api/structs.h"
 #include "runtime/fit_options.h"
 
 namespace srjit {

@@ -44,7 +44,7 @@ TEST(DiskStore, KeepsImagesForTheNextProcess) {
   const auto missing = store->read(keyNumber(4));
   ASSERT_TRUE(missing.ok());
   EXPECT_FALSE(missing->has_value());
-  EXPECT_EQ(store->totals()->images, 3u);
+  EXPECT_EQ(store->totals()->disk_images, 3u);
   EXPECT_DOUBLE_EQ(secondsOf(*store->list()), 0.75);
   EXPECT_EQ(store->damaged(), 0u);
 }
@@ -60,7 +60,7 @@ TEST(DiskStore, ListsItsImages) {
   EXPECT_EQ((*images)[0].key, keyNumber(5));
   EXPECT_EQ((*images)[0].key.title, "image 5");
   EXPECT_GT((*images)[0].bytes, 1000u);
-  EXPECT_EQ((*images)[0].bytes, store->totals()->bytes);
+  EXPECT_EQ((*images)[0].bytes, store->totals()->disk_bytes);
   EXPECT_TRUE((*images)[0].is_ptx);
   ASSERT_EQ((*images)[0].kernels.size(), 2u);
   EXPECT_EQ((*images)[0].kernels[1].spill_load_bytes, 12u);
@@ -81,11 +81,11 @@ TEST(DiskStore, EvictsTheLeastRecentlyUsed) {
   EXPECT_TRUE(has(*store, 0, 10'000));
   EXPECT_FALSE(has(*store, 1, 10'000));
   EXPECT_TRUE(has(*store, 2, 10'000));
-  EXPECT_LE(store->totals()->bytes, 42'000u) << "an eighth of the bound is free";
+  EXPECT_LE(store->totals()->disk_bytes, 42'000u) << "an eighth of the bound is free";
   // An image above the bound evicts nothing.
   EXPECT_TRUE(put(*store, 5, 50'000));
   EXPECT_FALSE(has(*store, 5, 50'000));
-  EXPECT_EQ(store->totals()->images, 4u);
+  EXPECT_EQ(store->totals()->disk_images, 4u);
 }
 
 TEST(DiskStore, RecordsUses) {
@@ -140,7 +140,7 @@ void expectMissAndRepair(const Scratch& scratch, std::uint64_t damaged) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_FALSE(read->has_value());
   EXPECT_EQ(store->damaged(), damaged);
-  EXPECT_EQ(store->totals()->images, damaged == 0 ? 1u : 0u);
+  EXPECT_EQ(store->totals()->disk_images, damaged == 0 ? 1u : 0u);
   EXPECT_TRUE(put(*store, 1));
   EXPECT_TRUE(has(*store, 1));
 }
@@ -277,7 +277,7 @@ TEST(DiskStore, ClearRemovesAllFiles) {
   auto store = openIn(scratch);
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(put(*store, i, 200'000));
   ASSERT_TRUE(store->writeFact("rate", "1").ok());
-  const std::uint64_t bytes = store->totals()->bytes;
+  const std::uint64_t bytes = store->totals()->disk_bytes;
   EXPECT_GT(bytes, 1'600'000u);
   EXPECT_EQ(*store->clear(), bytes);
   EXPECT_THAT(scratch.list(), IsEmpty());
@@ -296,7 +296,7 @@ TEST(DiskStore, StaleTemporaryFilesAreSwept) {
     for (const std::string& file : {stale, other}) setUsed(file, time(nullptr) - 4000);
     setUsed(early, time(nullptr) + 4000);  // the clock was set back
     auto store = openIn(scratch);
-    EXPECT_EQ(store->totals()->images, 0u);
+    EXPECT_EQ(store->totals()->disk_images, 0u);
     EXPECT_TRUE(clears ? store->clear().ok() : put(*store, 3));
     EXPECT_FALSE(std::filesystem::exists(stale) || std::filesystem::exists(early));
     EXPECT_TRUE(std::filesystem::exists(live) && std::filesystem::exists(other));
@@ -321,7 +321,7 @@ TEST(DiskStore, AVanishedDirectoryIsAnErrorOfWriting) {
   std::filesystem::remove_all(scratch.path("cache"));
   std::filesystem::create_directory(scratch.path("cache"));  // another one, which nobody has checked
   EXPECT_FALSE(has(*store, 1));
-  EXPECT_EQ(store->totals()->images, 0u);
+  EXPECT_EQ(store->totals()->disk_images, 0u);
   EXPECT_TRUE(store->clear().ok());
   const Status written = store->write(keyNumber(2), imageNumber(2));
   ASSERT_FALSE(written.ok());
@@ -393,7 +393,7 @@ TEST(DiskStore, DamageInAReadOnlyDirectoryIsAMissForEveryThread) {
               }
               for (std::thread& thread : threads) thread.join();
               if (wrong != 0) return 2;
-              return (*store)->damaged() == 80 && (*store)->totals()->images == 2 ? 0 : 3;
+              return (*store)->damaged() == 80 && (*store)->totals()->disk_images == 2 ? 0 : 3;
             })),
             0);
 }

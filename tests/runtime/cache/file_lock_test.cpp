@@ -1,4 +1,4 @@
-#include "runtime/cache/file_lock.h"
+#include "runtime/cache/files.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>

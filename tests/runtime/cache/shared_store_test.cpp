@@ -39,8 +39,8 @@ TEST(DiskStore, ManyProcessesShareOneDirectory) {
   for (const pid_t child : children) EXPECT_EQ(ended(child), 0);
   auto store = openIn(scratch, 500'000);
   EXPECT_TRUE(put(*store, kImages, 40'000));  // a sweep
-  EXPECT_LE(store->totals()->bytes, 500'000u);
-  EXPECT_GE(store->totals()->images, 10u);
+  EXPECT_LE(store->totals()->disk_bytes, 500'000u);
+  EXPECT_GE(store->totals()->disk_images, 10u);
   EXPECT_TRUE(store->verify()->bad.empty());
 }
 
@@ -107,12 +107,12 @@ TEST(DiskStore, AnotherProcessMaySweep) {
   ASSERT_EQ(read(swept[0], &byte, 1), 1);
   auto store = openIn(scratch, 10'000);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(put(*store, i)) << "nobody waits";
-  EXPECT_EQ(store->totals()->images, 20u);
+  EXPECT_EQ(store->totals()->disk_images, 20u);
   kill(child, SIGKILL);
   ended(child);
   EXPECT_TRUE(put(*store, 20));
   EXPECT_TRUE(has(*store, 20));
-  EXPECT_LE(store->totals()->bytes, 10'000u);
+  EXPECT_LE(store->totals()->disk_bytes, 10'000u);
   close(swept[0]);
   close(swept[1]);
 }

@@ -341,7 +341,7 @@ TEST(StoreTrust, LookCreatesAndChangesNothing) {
     for (const std::string& directory : {missing, places.cache()}) {
       const auto store = DiskStore::open(directory, kTrustBudget, access);
       ASSERT_TRUE(store.ok()) << store.error().message;
-      EXPECT_EQ((*store)->totals()->images, 0u);
+      EXPECT_EQ((*store)->totals()->disk_images, 0u);
       EXPECT_THAT(*(*store)->list(), IsEmpty());
       EXPECT_FALSE((*store)->readFact("rate")->has_value());
       EXPECT_EQ((*store)->verify()->images, 0u);
@@ -358,7 +358,7 @@ TEST(StoreTrust, ReadingUnderLookChangesNothing) {
   const auto before = filesIn(places.cache());
   {
     const auto store = look();
-    EXPECT_EQ(store->totals()->images, 1u);
+    EXPECT_EQ(store->totals()->disk_images, 1u);
     EXPECT_EQ(store->verify()->images, 1u);
     EXPECT_FALSE(store->write(keyNumber(2), imageNumber(2)).ok());
     EXPECT_FALSE(store->writeFact("rate", "1").ok());
@@ -430,7 +430,7 @@ TEST(StoreTrust, ClearTouchesNoOtherFile) {
   EXPECT_EQ(contentOf(in(own)), "");
   EXPECT_EQ(contentOf(places.folder.path("other/letter")), "dear");
   for (const auto& [name, content] : others) EXPECT_EQ(contentOf(in(name)), content) << name;
-  EXPECT_EQ(DiskStore::open(places.cache(), kTrustBudget).value()->totals()->images, 0u);
+  EXPECT_EQ(DiskStore::open(places.cache(), kTrustBudget).value()->totals()->disk_images, 0u);
 }
 
 }  // namespace

@@ -88,7 +88,6 @@ constexpr Comparison kStructs[] = {
     SRJIT_FIELD(CUmemPoolProps, handleTypes),
     SRJIT_FIELD(CUmemPoolProps, location),
     SRJIT_FIELD(CUmemPoolProps, maxSize),
-    SRJIT_SIZE(CUuuid, CUuuid),
 };
 #undef SRJIT_FIELD
 #undef SRJIT_SIZE

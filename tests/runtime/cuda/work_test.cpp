@@ -55,7 +55,7 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     device.stream->copyToHost(nullptr, 0, 0);
     device.stream->copyRows({CUdeviceptr{0}, 0}, {nullptr, 0}, 0, 3);
     device.stream->copyRows({nullptr, 0}, {CUdeviceptr{0}, 0}, 3, 0);
-    device.stream->copyOnDevice(0, 0, 0);
+    device.stream->copyRows({CUdeviceptr{0}, 0}, {CUdeviceptr{0}, 0}, 0, 1);
     device.stream->copyRows({CUdeviceptr{0}, 0}, {CUdeviceptr{0}, 0}, 3, 0);
     device.stream->fill(0, 0, 0);
     EXPECT_EQ(device.fake.calls().size(), 0u);
@@ -72,7 +72,7 @@ TEST(Stream, FailureOfEveryCallIsReported) {
       {"cuMemcpyDtoHAsync", [&] { device.stream->copyToHost(host.data(), buffer.address(), 64); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRows({buffer.address(), 8}, {host.data(), 8}, 4, 2); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRows({host.data(), 8}, {buffer.address(), 8}, 4, 2); }},
-      {"cuMemcpyDtoDAsync", [&] { device.stream->copyOnDevice(buffer.address(), buffer.address() + 32, 8); }},
+      {"cuMemcpyDtoDAsync", [&] { device.stream->copyRows({buffer.address(), 8}, {buffer.address() + 32, 8}, 8, 1); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRows({buffer.address(), 8}, {buffer.address() + 32, 8}, 4, 2); }},
       {"cuMemsetD8Async", [&] { device.stream->fill(buffer.address(), 0, 64); }},
       {"cuEventRecord", [&] { device.stream->record(event); }},

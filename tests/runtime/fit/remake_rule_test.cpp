@@ -1,4 +1,4 @@
-#include "runtime/fit/remake_rule.h"
+#include "runtime/fit/progress.h"
 
 #include <gtest/gtest.h>
 

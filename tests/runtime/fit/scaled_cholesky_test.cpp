@@ -1,4 +1,4 @@
-#include "runtime/fit/scaled_cholesky.h"
+#include "runtime/fit/least_squares.h"
 
 #include <array>
 #include <cmath>

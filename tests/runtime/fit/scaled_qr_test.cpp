@@ -1,4 +1,4 @@
-#include "runtime/fit/scaled_qr.h"
+#include "runtime/fit/least_squares.h"
 
 #include <cmath>
 #include <vector>

@@ -5,7 +5,6 @@
 
 #include "ir/ops.h"
 #include "passes/pass.h"
-#include "runtime/subtrees/costs.h"
 #include "tests/generators/population.h"
 
 namespace srjit {

@@ -158,7 +158,7 @@ std::pair<std::uint64_t, std::size_t> keptOf(Tier tier, const DeviceCosts& costs
   for (int generation = 0; generation < 3; ++generation) {
     const std::vector<SubtreeWrite> writes = kept->choose();
     kept->publish(writes, std::vector<bool>(writes.size(), true));
-    const auto program = KeptSubtrees::open(kept, tier, costs, expressions.size(), 2);
+    const auto program = std::make_shared<ProgramSubtrees>(kept, tier, costs, expressions.size(), 2);
     program->pass(Dag::fromExpressions(expressions, Precision::kF32), tier, 37 * expressions.size());
     ProgramInfo info{};
     program->close(info);

@@ -1,28 +1,31 @@
-#include "runtime/cache/file_trust.h"
+#include "runtime/cache/files.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
 
 namespace srjit {
 namespace {
 
-constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH, kModeBits = 07777;
+constexpr const char* kChooseAnother = "choose another directory (--cache-dir, SRJIT_CACHE_DIR)";
 
 Error fault(const std::filesystem::path& path, std::string_view what, std::string_view remedy) {
   return {Errc::kMachine, fmt::format("the kernel cache is not used: {} {}; {}", path.string(), what, remedy), {}};
 }
-
-constexpr mode_t kModeBits = 07777;
-constexpr const char* kChooseAnother = "choose another directory (--cache-dir, SRJIT_CACHE_DIR)";
 
 Error isWritable(const std::filesystem::path& path, const struct stat& facts) {
   // Directories of root, and those with the sticky bit, are shared, so changing their mode is no remedy.
@@ -118,6 +121,73 @@ std::error_code makePrivateDirectories(const std::filesystem::path& directory) {
     failure = make();
   }
   return {failure, std::generic_category()};
+}
+
+bool readAll(int file, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t done = ::read(file, to.data(), to.size());
+    if (done == 0 || (done < 0 && errno != EINTR)) return false;
+    if (done > 0) to = to.subspan(static_cast<std::size_t>(done));
+  }
+  return true;
+}
+
+void resizeAtOnce(std::vector<std::byte>& bytes, std::size_t size) {
+  if (size > bytes.capacity()) {
+    bytes.clear();
+    bytes.reserve(size);
+#ifdef MADV_POPULATE_WRITE
+    constexpr std::size_t kPage = 4096;
+    const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
+    if (before + kPage <= size) madvise(bytes.data() + before, (size - before) / kPage * kPage, MADV_POPULATE_WRITE);
+#endif
+  }
+  bytes.resize(size);
+}
+
+int writeAll(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(file, bytes.data(), bytes.size());
+    if (done < 0 && errno != EINTR) return errno;
+    if (done > 0) bytes.remove_prefix(static_cast<std::size_t>(done));
+  }
+  return 0;
+}
+
+FileLock::~FileLock() {
+  if (holds()) ::flock(file_.get(), LOCK_UN);
+}
+
+std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const std::function<bool()>& gives_up) {
+  constexpr std::chrono::milliseconds kPause(5);
+  // O_NONBLOCK: opening a FIFO of that name would block.
+  FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+  struct stat status{};
+  if (!lock.holds() || ::fstat(lock.file_.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != ::geteuid() || status.st_nlink != 1) {
+    return FileLock();
+  }
+  while (::flock(lock.file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return FileLock();
+    if (gives_up()) return std::nullopt;
+    std::this_thread::sleep_for(kPause);
+  }
+  return lock;
+}
+
+// One byte per mark.
+unsigned FileLock::marks() const noexcept {
+  struct stat status{};
+  return holds() && ::fstat(file_.get(), &status) == 0 ? static_cast<unsigned>(status.st_size) : 0;
+}
+
+void FileLock::mark() noexcept {
+  if (holds()) static_cast<void>(::pwrite(file_.get(), "x", 1, marks()) == 1);
+}
+
+void FileLock::unmark() noexcept {
+  if (holds()) static_cast<void>(::ftruncate(file_.get(), 0) == 0);
 }
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// Structs of srjit.h, which begin with their size: read from a caller, and written to one, whose header may be older or
+// Arguments of a caller, checked and read. Structs begin with their size, since the caller's header may be older or
 // newer.
 #pragma once
 
@@ -6,13 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "ir/numeric.h"
 #include "runtime/c_api/srjit.h"
+#include "runtime/data_view.h"
 
 namespace srjit::c_api {
 
@@ -92,5 +95,64 @@ void describeTo(Struct* given, const char* name, const Fill& fill) {
   fill(mine);
   toCaller(mine, given);
 }
+
+/// `items` of `count` numbers; may be null for a count of 0.
+template <class T>
+std::span<T> arrayOf(T* items, std::uint64_t count, const char* name) {
+  if (count > 0) required(items, name);
+  if (count > PTRDIFF_MAX / sizeof(T)) refuse(Errc::kInvalid, fmt::format("{} cannot have {} numbers", name, count));
+  return {items, static_cast<std::size_t>(count)};
+}
+
+/// `choices[value]`. Throws kInvalid for another value.
+template <class T, std::size_t kCount>
+T choiceOf(const T (&choices)[kCount], std::int32_t value, const char* name) {
+  if (value < 0 || static_cast<std::size_t>(value) >= kCount) {
+    refuse(Errc::kInvalid, fmt::format("{} is {}, expected 0 to {}", name, value, kCount - 1));
+  }
+  return choices[value];
+}
+inline bool flagOf(std::int32_t value, const char* name) {
+  constexpr bool kFlags[] = {false, true};
+  return choiceOf(kFlags, value, name);
+}
+inline void checkReserved(std::uint32_t value, const char* of) {
+  if (value != 0) refuse(Errc::kInvalid, fmt::format("reserved of {} is {}, expected 0", of, value));
+}
+inline Precision precisionOf(std::int32_t type) { return choiceOf(kPrecisions, type, "type"); }
+
+/// A caller's matrix with strides that are set. Whether it has the rows and columns that a call needs is not checked.
+struct Matrix : DeviceMatrix {
+  /// Throws kInvalid with the argument's name if it is null, without data, too large, or has bad strides.
+  explicit Matrix(const srjit_matrix* argument, const char* name) {
+    const srjit_matrix given = fromCaller(&required(argument, name), name);
+    const auto* const bytes = static_cast<const std::byte*>(given.data);
+    if (given.rows != 0 && given.columns != 0) required(bytes, fmt::format("data of {}", name).c_str());
+    type = precisionOf(given.type);
+    on_device = flagOf(given.on_device, "on_device");
+    const auto element = std::int64_t{bytesOf(type)};
+    constexpr std::size_t kMost = PTRDIFF_MAX / sizeof(double);
+    std::size_t numbers = 0;
+    if (__builtin_mul_overflow(given.rows, given.columns, &numbers) ||
+        std::max<std::size_t>({numbers, given.rows, given.columns}) > kMost) {
+      refuse(Errc::kInvalid, fmt::format("{} has {} rows and {} columns", name, given.rows, given.columns));
+    }
+    const bool has_strides = given.row_stride != 0 || given.column_stride != 0;
+    row_stride = has_strides ? given.row_stride : element;
+    column_stride = has_strides ? given.column_stride : element * static_cast<std::int64_t>(given.rows);
+    if (row_stride % element != 0 || column_stride % element != 0) {
+      refuse(Errc::kInvalid, fmt::format("the strides of {} are {} and {}, expected multiples of {}", name, row_stride,
+                                         column_stride, element));
+    }
+    pointer = reinterpret_cast<std::uint64_t>(bytes);
+    rows = given.rows;
+    columns = given.columns;
+  }
+
+  /// Of a matrix in the processor's memory.
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(pointer); }  // NOLINT: one address space
+
+  bool on_device = false;
+};
 
 }  // namespace srjit::c_api

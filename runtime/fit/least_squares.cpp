@@ -1,4 +1,4 @@
-#include "runtime/fit/scaled_qr.h"
+#include "runtime/fit/least_squares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,88 @@ void reflect(std::span<const double> v, double square, std::span<double> x) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= share * v[i];
 }
 
+/// The step of Householder's method for column `j` of `columns`, whose elements from `first` on have this length:
+/// reflects it and the columns up to `last`. Returns the element of the diagonal. The reflection stays in the column.
+double reflectFrom(std::span<double> columns, std::size_t rows, std::size_t j, std::size_t first, std::size_t last,
+                   double length) {
+  const std::span<double> v = columns.subspan(j * rows + first, rows - first);
+  const double diagonal = v[0] > 0 ? -length : length;
+  v[0] -= diagonal;
+  const double square = dot(v, v);
+  for (std::size_t k = j + 1; k <= last; ++k) reflect(v, square, columns.subspan(k * rows + first, rows - first));
+  return diagonal;
+}
+
 }  // namespace
+
+void ScaledCholesky::resize(std::size_t size) {
+  factor_.resize(triangleSize(size));
+  scales_.resize(size);
+  dependent_.resize(size);
+}
+
+void ScaledCholesky::factor(std::span<const double> gram, std::span<const double> added, double threshold) {
+  rank_ = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const double square = gram[triangleIndex(i, i)];
+    scales_[i] = square > 0 ? 1 / std::sqrt(square) : 0;
+    double* const row = &factor_[triangleIndex(i, 0)];
+    // Row by row: element (i, j) needs only rows up to i.
+    for (std::size_t j = 0; j < i; ++j) {
+      const double* const other = &factor_[triangleIndex(j, 0)];
+      double value = gram[triangleIndex(i, j)] * scales_[i] * scales_[j];
+      for (std::size_t m = 0; m < j; ++m) value -= row[m] * other[m];
+      row[j] = isDependent(j) ? 0 : value / other[j];
+    }
+    double pivot = square * scales_[i] * scales_[i] + added[i] * scales_[i] * scales_[i];
+    for (std::size_t m = 0; m < i; ++m) pivot -= row[m] * row[m];
+    const bool is_independent = pivot > threshold;
+    dependent_[i] = is_independent ? 0 : 1;
+    row[i] = is_independent ? std::sqrt(pivot) : 0;
+    rank_ += is_independent ? 1 : 0;
+  }
+}
+
+double ScaledCholesky::remainder(std::span<const double> gram, std::size_t j, std::size_t count) const {
+  // The pivot is a sum without cancellation of what the columns between leave.
+  double share = 0;
+  for (std::size_t m = count; m <= j; ++m) {
+    const double element = factor_[triangleIndex(j, m)];
+    share += element * element;
+  }
+  return share * gram[triangleIndex(j, j)];
+}
+
+void ScaledCholesky::forward(std::span<const double> right, std::span<double> solution) const {
+  for (std::size_t i = 0; i < size(); ++i) {
+    const double* const row = &factor_[triangleIndex(i, 0)];
+    double value = right[i] * scales_[i];
+    for (std::size_t m = 0; m < i; ++m) value -= row[m] * solution[m];
+    solution[i] = isDependent(i) ? 0 : value / row[i];
+  }
+}
+
+void ScaledCholesky::backward(std::span<double> solution) const {
+  for (std::size_t i = solution.size(); i-- > 0;) {
+    double value = solution[i];
+    for (std::size_t m = i + 1; m < solution.size(); ++m) value -= factor_[triangleIndex(m, i)] * solution[m];
+    solution[i] = isDependent(i) ? 0 : value / factor_[triangleIndex(i, i)];
+  }
+  for (std::size_t i = 0; i < solution.size(); ++i) solution[i] *= scales_[i];
+}
+
+double ScaledCholesky::inverseDiagonal(std::size_t j, std::span<double> work) const {
+  if (isDependent(j)) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (std::size_t i = j; i < size(); ++i) {
+    const double* const row = &factor_[triangleIndex(i, 0)];
+    double value = i == j ? scales_[j] : 0;
+    for (std::size_t m = j; m < i; ++m) value -= row[m] * work[m];
+    work[i] = isDependent(i) ? 0 : value / row[i];
+    sum += work[i] * work[i];
+  }
+  return sum;
+}
 
 double exactDot(std::span<const double> x, std::span<const double> y) noexcept {
   double sum = 0, error = 0;
@@ -54,11 +135,7 @@ void ScaledQr::factor(std::span<double> columns, std::size_t rows, std::size_t c
     const std::span<double> rest = column.subspan(rank_);
     const double sine = lengthOf(rest);
     if (!(sine > threshold) || rest.empty()) continue;
-    const double diagonal = rest[0] > 0 ? -sine : sine;
-    rest[0] -= diagonal;
-    const double square = dot(rest, rest);
-    for (std::size_t k = j + 1; k <= count; ++k) reflect(rest, square, columns.subspan(k * rows + rank_, rows - rank_));
-    triangle_[j * count + rank_] = diagonal;
+    triangle_[j * count + rank_] = reflectFrom(columns, rows, j, rank_, count, sine);
     places_[j] = rank_++;
   }
   std::copy_n(b.begin(), rank_, right_.begin());
@@ -113,14 +190,8 @@ void ScaledQr::solve(std::span<const double> p, double damping, std::span<double
     right[count + j] = -damping * lengths_[used[j]] * p[used[j]];
   }
   for (std::size_t j = 0; j < count; ++j) {
-    const std::span<double> column = std::span(work_).subspan(j * rows + j, rows - j);
-    const double length = lengthOf(column), diagonal = column[0] > 0 ? -length : length;
-    column[0] -= diagonal;
-    const double square = dot(column, column);
-    for (std::size_t k = j + 1; k <= count; ++k) {
-      reflect(column, square, std::span(work_).subspan(k * rows + j, rows - j));
-    }
-    column[0] = diagonal;
+    double& element = work_[j * rows + j];
+    element = reflectFrom(work_, rows, j, j, count, lengthOf(std::span(work_).subspan(j * rows + j, rows - j)));
   }
   for (std::size_t j = count; j-- > 0;) {
     double value = right[j];

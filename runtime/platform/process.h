@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// What belongs to one process: file descriptors with an owner, and its forks.
 #pragma once
 
 #include <unistd.h>
@@ -27,6 +27,16 @@ class Descriptor {
 
  private:
   int number_;
+};
+
+/// Remembers the process that constructed it. A child of fork() has the memory of its parent, but not its threads,
+/// locks and device ("Forks and crashes" in docs/internals/reliability.md).
+class HomeProcess {
+ public:
+  bool isForked() const noexcept { return getpid() != id_; }
+
+ private:
+  pid_t id_ = getpid();
 };
 
 }  // namespace srjit
