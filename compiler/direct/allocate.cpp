@@ -141,6 +141,15 @@ unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place +
 
 }  // namespace
 
+/// The instruction being emitted.
+struct Allocator::Issue {
+  const OpcodeRow& row;
+  Cycle now;  ///< the earliest cycle of its issue
+  sass::Word word;
+  RegisterSet sources = 0, freed = 0, results = 0;
+  unsigned predicate = sass::kTrue;  ///< the predicate that it writes
+};
+
 Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
   static const std::vector<std::pair<unsigned, OpcodeTable>> kTables = [] {
     std::vector<std::pair<unsigned, OpcodeTable>> tables;
@@ -204,9 +213,9 @@ bool Allocator::placeAll(Scheduler& scheduler, const RegisterFile& file) {
 }
 
 void Allocator::setBranchOffsets() const {
-  for (const Branch& branch : branches_) {
-    const auto target = std::ranges::lower_bound(targets_, branch.target, {}, &Target::operation);
-    const bool is_start = target == targets_.end() || target->operation != branch.target;
+  for (const Place& branch : branches_) {
+    const auto target = std::ranges::lower_bound(targets_, branch.operation, {}, &Place::operation);
+    const bool is_start = target == targets_.end() || target->operation != branch.operation;
     sass::putBranchOffset((*words_)[first_ + branch.position],
                           ((is_start ? 0 : target->position) - (branch.position + 1)) * kWordBytes, architecture_);
   }
@@ -519,9 +528,9 @@ void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   if (!isBranch(factsOf(operation.opcode))) return;
   spacing_ = sass::kBranchStall;
   if (operation.opcode == Opcode::kExit) exits_.push_back(position);
-  if (operation.opcode == Opcode::kBra) branches_.push_back({position, operation.immediate});
+  if (operation.opcode == Opcode::kBra) branches_.push_back({operation.immediate, position});
   // An indexed branch adds an offset from the start of the code.
-  if (operation.opcode == Opcode::kBrx) branches_.push_back({position, 0});
+  if (operation.opcode == Opcode::kBrx) branches_.push_back({0, position});
 }
 
 // Records a call. Call after both of its instructions were emitted.
@@ -529,7 +538,7 @@ void Allocator::markCall(const Operation& operation) {
   const auto branch = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   spacing_ = sass::kBranchStall;
   calls_.push_back(branch - 1);
-  branches_.push_back({branch, operation.immediate});
+  branches_.push_back({operation.immediate, branch});
 }
 
 }  // namespace srjit::direct

@@ -94,19 +94,9 @@ class Allocator {
     TruthSet truths = 0;                ///< written
     Cycle set = 0;
   };
-  /// The instruction being emitted.
-  struct Issue {
-    const OpcodeRow& row;
-    Cycle now;  ///< the earliest cycle of its issue
-    sass::Word word;
-    RegisterSet sources = 0, freed = 0, results = 0;
-    unsigned predicate = sass::kTrue;  ///< the predicate that it writes
-  };
-  /// A branch whose offset is still to be set, and an operation that may be a branch target.
-  struct Branch {
-    std::uint32_t position, target;
-  };
-  struct Target {
+  struct Issue;
+  /// A branch whose offset is still to be set with the operation that it goes to, or an operation that may be a target.
+  struct Place {
     std::uint32_t operation, position;
   };
 
@@ -164,8 +154,8 @@ class Allocator {
   std::vector<std::uint32_t>* origins_ = nullptr;
   std::size_t first_ = 0;  ///< index in `words_` of the first instruction
   // Positions are instruction indices from `first_`.
-  std::vector<Branch> branches_;
-  std::vector<Target> targets_;  ///< in ascending order
+  std::vector<Place> branches_;
+  std::vector<Place> targets_;  ///< in ascending order
   std::vector<std::uint32_t> exits_;
   std::vector<std::uint32_t> calls_;  ///< the MOV of each; it returns to the second instruction after it
 };

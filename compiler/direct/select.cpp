@@ -1,10 +1,14 @@
 #include "compiler/direct/select.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 
+#include "compiler/direct/loss.h"
 #include "compiler/direct/registers.h"
+#include "compiler/direct/subroutines.h"
+#include "compiler/direct/value.h"
 
 namespace srjit::direct {
 namespace {
@@ -15,7 +19,29 @@ constexpr unsigned kQuad = 4;
 
 bool isOperator(const Node& node) { return node.kind == Token::Kind::kOp; }
 
-}  // namespace
+/// The entries of a group in a table, read in order, 16 bytes at a time and the next ones ahead of their use.
+class EntryReader {
+ public:
+  /// Entries are appended to `table`; `base` is the pair that points to the group's first one. An entry takes `width`
+  /// registers, 1 or 2.
+  void begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table);
+  /// The value of a new entry.
+  ValueId next(std::uint32_t entry);
+  /// The operation that loads the last entry.
+  std::uint32_t lastLoad() const { return last_load_; }
+  /// Pads the last 16 bytes with `filler`.
+  void end(std::uint32_t filler);
+
+ private:
+  Code* code_ = nullptr;
+  ValueId base_ = kRz;
+  std::vector<std::uint32_t>* table_ = nullptr;
+  std::size_t first_ = 0;
+  unsigned width_ = 1;
+  std::uint32_t load_at_ = 0;  ///< a Nop that can become the next load
+  std::uint32_t last_load_ = 0;
+  ValueId quad_ = kRz;
+};
 
 void EntryReader::begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table) {
   code_ = &code;
@@ -47,20 +73,100 @@ void EntryReader::end(std::uint32_t filler) {
   while (table_->size() % kQuad != 0) table_->push_back(filler);
 }
 
-Selector::Selector(const DirectOptions& options)
-    : options_(options),
-      arguments_(options.architecture),
-      width_(widthOf(options.precision)),
-      loss_(options.loss, width_, arguments_),
-      subroutines_(options) {}
+}  // namespace
 
-void Selector::begin(const Dag& dag, OperationNodes* trace) {
+class Selector::State {
+ public:
+  explicit State(const DirectOptions& options)
+      : options_(options),
+        arguments_(options.architecture),
+        width_(widthOf(options.precision)),
+        loss_(options.loss, width_, arguments_),
+        subroutines_(options) {}
+
+  void begin(const Dag& dag, OperationNodes* trace);
+  Sections select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines, Code& code,
+                  std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs);
+
+ private:
+  /// The state of a node in a group; stale unless `group` is the current one.
+  struct NodeState {
+    std::uint32_t group = 0;
+    std::uint32_t uses = 0;  ///< remaining uses
+    std::uint32_t used = 0;  ///< time of the last use
+    bool is_known = false;
+    bool is_resident = false;
+    Value value;
+  };
+  /// Nodes whose values are kept for later uses.
+  struct Residents {
+    std::vector<NodeId> nodes;
+    std::size_t limit = 0;
+  };
+  /// An operator whose operands are being computed.
+  struct Visit {
+    NodeId id = 0;
+    std::uint8_t next = 0, end = 0;  ///< bounds in `order` of the operands still to be computed
+    std::array<std::uint8_t, kMaxArity> order{};
+    std::array<Value, kMaxArity> operands{};
+  };
+
+  NodeState& stateOf(NodeId id) {
+    NodeState& state = nodes_[id];
+    if (state.group != group_) state = NodeState{.group = group_, .value = {}};
+    return state;
+  }
+  void countUses(std::span<const std::uint32_t> roots);
+  void setLimits(bool keeps_many);
+  void emitHead();
+  void emitLoopEnd();
+  Value valueOf(NodeId root);
+  bool isReady(NodeId id) { return dag_->node(id).kind != Token::Kind::kOp || stateOf(id).is_known; }
+  Value use(NodeId id);
+  void keep(Residents& residents, NodeId id);
+  void drop(Residents& residents, NodeId id);
+  Residents& residentsOf(NodeId id) { return dag_->node(id).kind == Token::Kind::kVariable ? columns_ : shared_; }
+  void visit(NodeId id);
+  Value column(std::uint32_t index);
+  Value load(NodeId id);
+  std::uint32_t traceStart() const { return trace_ != nullptr ? code_->size() : 0; }
+  void traceSince(std::uint32_t first, NodeId id) {
+    if (trace_ != nullptr) [[unlikely]] {
+      for (std::uint32_t at = first; at < code_->size(); ++at) trace_->emplace_back(at, id);
+    }
+  }
+  void storePrediction(const Value& value, std::uint32_t root);
+
+  const DirectOptions options_;
+  const KernelArguments arguments_;
+  const unsigned width_;  ///< registers per number
+  const Dag* dag_ = nullptr;
+  OperationNodes* trace_ = nullptr;
+  std::vector<NodeState> nodes_;
+  std::uint32_t group_ = 0;
+  std::uint32_t clock_ = 0;
+  Residents columns_, shared_;
+  std::vector<NodeId> unvisited_, used_columns_;
+  std::vector<Visit> path_;
+  LossSelector loss_;
+  Subroutines subroutines_;
+
+  // Of the current group.
+  bool calls_ = false;  ///< some of its operators are subroutines
+  Code* code_ = nullptr;
+  Builder* builder_ = nullptr;
+  EntryReader numbers_, outputs_;
+  ValueId row_address_ = kRz, column_stride_ = kRz;
+  ValueId result_address_ = kRz, output_stride_ = kRz;  ///< of predictions
+};
+
+void Selector::State::begin(const Dag& dag, OperationNodes* trace) {
   dag_ = &dag;
   trace_ = trace;
   if (nodes_.size() < dag.size()) nodes_.resize(dag.size());
 }
 
-void Selector::countUses(std::span<const std::uint32_t> roots) {
+void Selector::State::countUses(std::span<const std::uint32_t> roots) {
   used_columns_.clear();
   for (const std::uint32_t root : roots) {
     unvisited_.push_back(dag_->roots()[root]);
@@ -78,7 +184,7 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
 
 // Limits the values that stay live for later uses. The other registers are for the expression being computed, for
 // operations that the scheduler issues early, and for numbers.
-void Selector::setLimits(Keep kept) {
+void Selector::State::setLimits(bool keeps_many) {
   constexpr unsigned kAtWork = 32, kLeast = 4;
   // The steps of long operators are what most registers at work are for.
   constexpr unsigned kAtWorkBesideCalls = 24;
@@ -94,7 +200,7 @@ void Selector::setLimits(Keep kept) {
   const unsigned left = std::max(free, 2 * kLeast) / width_;
   columns_.nodes.clear();
   shared_.nodes.clear();
-  if (kept == Keep::kFew) {
+  if (!keeps_many) {
     columns_.limit = shared_.limit = 1;
     return;
   }
@@ -102,7 +208,7 @@ void Selector::setLimits(Keep kept) {
   shared_.limit = left - columns_.limit;
 }
 
-void Selector::keep(Residents& residents, NodeId id) {
+void Selector::State::keep(Residents& residents, NodeId id) {
   if (residents.nodes.size() >= residents.limit) {
     std::size_t oldest = 0;
     for (std::size_t i = 1; i < residents.nodes.size(); ++i) {
@@ -119,20 +225,20 @@ void Selector::keep(Residents& residents, NodeId id) {
   nodes_[id].is_resident = true;
 }
 
-void Selector::drop(Residents& residents, NodeId id) {
+void Selector::State::drop(Residents& residents, NodeId id) {
   nodes_[id].is_known = nodes_[id].is_resident = false;
   *std::ranges::find(residents.nodes, id) = residents.nodes.back();
   residents.nodes.pop_back();
 }
 
-Value Selector::use(NodeId id) {
+Value Selector::State::use(NodeId id) {
   const Node& node = dag_->node(id);
   switch (node.kind) {
     case Token::Kind::kConstant:
       return builder_->literal(node.value);
     case Token::Kind::kParameter: {
       const Value value{numbers_.next(node.index), *builder_};
-      if (trace_ != nullptr) trace_->add(numbers_.lastLoad(), numbers_.lastLoad() + 1, id);
+      if (trace_ != nullptr) trace_->emplace_back(numbers_.lastLoad(), id);
       return value;
     }
     default:
@@ -156,21 +262,21 @@ Value Selector::use(NodeId id) {
   return value;
 }
 
-Value Selector::load(NodeId id) {
+Value Selector::State::load(NodeId id) {
   const std::uint32_t first = traceStart();
   const Value value = column(dag_->node(id).index);
   traceSince(first, id);
   return value;
 }
 
-Value Selector::column(std::uint32_t index) {
+Value Selector::State::column(std::uint32_t index) {
   const ValueId address = index == 0 ? row_address_ : addressTimes(*code_, row_address_, column_stride_, index);
   return {loadAt(*code_, address, width_), *builder_};
 }
 
 // Visits operators before leaves, since leaves need no registers until they are used, and operators in the order of the
 // graph.
-void Selector::visit(NodeId id) {
+void Selector::State::visit(NodeId id) {
   Visit& visit = path_.emplace_back();
   visit.id = id;
   const auto inputs = dag_->node(id).inputs();
@@ -188,7 +294,7 @@ void Selector::visit(NodeId id) {
   visit.end = static_cast<std::uint8_t>(inputs.size());
 }
 
-Value Selector::valueOf(NodeId root) {
+Value Selector::State::valueOf(NodeId root) {
   if (!isReady(root)) visit(root);
   while (!path_.empty()) {
     Visit& top = path_.back();
@@ -216,7 +322,7 @@ Value Selector::valueOf(NodeId root) {
 }
 
 // All arguments are loaded before the first is used, so that their latencies overlap.
-void Selector::emitHead() {
+void Selector::State::emitHead() {
   Code& code = *code_;
   const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
   ValueId row_stride = kRz, columns = kRz, results = kRz;
@@ -249,7 +355,7 @@ void Selector::emitHead() {
 }
 
 // The next step of the row group, or the first of the warp's next one.
-void Selector::emitLoopEnd() {
+void Selector::State::emitLoopEnd() {
   constexpr std::uint32_t kStepRows = 32;
   Code& code = *code_;
   const std::uint32_t first = code.size();
@@ -272,7 +378,7 @@ void Selector::emitLoopEnd() {
   code.append({.opcode = Opcode::kExit});
 }
 
-void Selector::storePrediction(const Value& value, std::uint32_t root) {
+void Selector::State::storePrediction(const Value& value, std::uint32_t root) {
   const ValueId output = outputs_.next(root);
   const ValueId address = addressOf(*code_, result_address_, output, output_stride_);
   code_->append({.opcode = width_ == 2 ? Opcode::kStg64 : Opcode::kStg,
@@ -280,8 +386,8 @@ void Selector::storePrediction(const Value& value, std::uint32_t root) {
                  .sources = {address, builder_->plain(value), kRz}});
 }
 
-Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
-                          std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
+Sections Selector::State::select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines,
+                                 Code& code, std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
   ++group_;
   code.clear();
   if (trace_ != nullptr) trace_->clear();
@@ -292,7 +398,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
   countUses(roots);
   calls_ = calls_ && has_subroutines;
   subroutines_.begin();
-  setLimits(kept);
+  setLimits(keeps_many);
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
   if (used_columns_.size() <= columns_.limit) {
@@ -326,6 +432,16 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
     subroutines_.emit(code);
   }
   return sections;
+}
+
+Selector::Selector(const DirectOptions& options) : state_(std::make_unique<State>(options)) {}
+Selector::~Selector() = default;
+
+void Selector::begin(const Dag& dag, OperationNodes* trace) { state_->begin(dag, trace); }
+
+Sections Selector::select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines, Code& code,
+                          std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
+  return state_->select(roots, keeps_many, has_subroutines, code, numbers, outputs);
 }
 
 }  // namespace srjit::direct

@@ -15,11 +15,9 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 
-#include "compiler/host/kernels.h"
 #include "compiler/loader/shared_library.h"
-#include "compiler/lowering/llvm_pipeline.h"
 #include "compiler/lowering/llvm_scope.h"
-#include "compiler/lowering/node_locations.h"
+#include "compiler/lowering/llvm_modules.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/lowering/source_map.h"
 #include "ir/ops.h"

@@ -9,12 +9,10 @@
 #include <fmt/format.h>
 #include <llvm/Config/llvm-config.h>
 
-#include "compiler/interpreter/front_end/front_end_ptx.h"
 #include "compiler/interpreter/kernel.h"
+#include "compiler/kernels/assembler.h"
 #include "compiler/kernels/graph_listing.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/toolkit.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 
 namespace srjit {
 
@@ -80,19 +78,15 @@ class LlvmImageMaker final : public ImageMaker {
     const double begin = threadSeconds();
     const Result<std::string> ptx = makePtx();
     if (!ptx) return ptx.error();
-    KernelImage image;
     const std::string& machine = options.machine.empty() ? options.arch : options.machine;
     // An assembler in a process of its own takes no time of this thread, which waits for it.
     const Lines lines = listings_.empty() ? Lines::kDrop : Lines::kKeep;
     const bool in_process = assemblerName().starts_with("nvJitLink");
     const double between = threadSeconds(), start = wallSeconds();
-    Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine, lines);
+    Result<KernelImage> image = assemblerName().empty() ? Result<KernelImage>(Error{}) : assemble(*ptx, machine, lines);
     // An assembler that is older than the device may lack its architecture; the device's driver supports it.
-    if (!cubin && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
-    if (!cubin) return std::move(cubin).error();
-    image.seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);
-    image.code = std::move(cubin->image);
-    image.kernels = std::move(cubin->kernels);
+    if (!image && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
+    if (image) image->seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);
     return image;
   }
 

@@ -1,4 +1,4 @@
-// Machine code with facts about it, and the interface that makes it. It separates making kernels from running them: its
+// The interface that makes machine code. It separates making kernels from running them: its
 // implementation is LLVM with an assembler, and tests have one that makes models of kernels.
 #pragma once
 
@@ -15,21 +15,13 @@
 
 namespace srjit {
 
-/// A loadable module.
-struct KernelImage {
-  std::vector<std::byte> code;  ///< a cubin; or PTX with a final 0, for the driver to assemble
-  bool is_ptx = false;
-  std::vector<KernelFacts> kernels;  ///< empty where the assembler reports none, as with PTX
-  double seconds = 0;                ///< of one core, to make it
-};
-
 /// Makes images. Thread-safe and parallel.
 class ImageMaker {
  public:
   virtual ~ImageMaker() = default;
 
-  /// The kernels of compiler/nvptx/rows_kernel.h, compiler/interpreter/kernel.h and compiler/nvptx/totals_kernel.h, for
-  /// options.arch. Errors: as there, and the assembler's.
+  /// The kernels of compiler/nvptx/kernels.h and compiler/interpreter/kernel.h, for options.arch. Errors: as there, and
+  /// the assembler's.
   virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;

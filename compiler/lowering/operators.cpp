@@ -9,7 +9,6 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include "compiler/lowering/approximate.h"
 #include "ir/functions/programs.h"
 #include "ir/rows.h"
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Value.h>
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/numeric.h"
@@ -134,5 +135,14 @@ std::array<Value, kCount> rarely(const Mask& is_rare, const std::array<Value, kC
   lowering.endRare(branch, is_rare.ir, usual, values);
   return values;
 }
+
+// The approximate forms of f32 `fast`: instructions on a GPU, short polynomials on the host. Subnormal operands and
+// results may count as zero. The bounds are in ir/functions.def.
+
+/// The approximate form of `function` in f32 `fast`, or null where fast uses the precise form.
+llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments);
+
+/// x / y in f32 `fast`.
+llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-#include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/cubin.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/instruction.h"
 #include "ir/error.h"
 

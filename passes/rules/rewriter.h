@@ -11,13 +11,11 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
-#include "passes/rules/conditions.h"
+#include "passes/rules/tables.h"
 
 namespace srjit {
 
 class RewriteLog;
-struct RewriteStep;
-struct RuleTables;
 
 /// The value of `op` over operands that are numbers of `precision`, computed in that precision: what every kernel of
 /// this precision gives, but for approximate operators in `fast` (hasApproximateStep() of passes/operator_facts.h).

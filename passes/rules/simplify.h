@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// One row of simplify.def without its condition, which is conditionHolds() (passes/rules/conditions.h).
+/// One row of simplify.def without its condition, which is conditionHolds() (passes/rules/tables.h).
 struct Rule {
   Math mode;
   std::string_view pattern_text;

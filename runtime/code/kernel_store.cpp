@@ -6,7 +6,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "runtime/platform/clock.h"
 
 namespace srjit {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/interpreter/op_family.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
@@ -37,7 +37,7 @@ struct FoundRows {
   bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
 };
 
-/// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
+/// Which operators an interpreter has, of three nested sets (compiler/interpreter/handler_table.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;
   unsigned rows_per_thread = 8;

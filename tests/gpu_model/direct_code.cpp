@@ -4,8 +4,7 @@
 #include <cstring>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "tests/gpu_model/memory.h"
 #include "tests/gpu_model/sass_machine.h"

@@ -4,7 +4,7 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "tests/faults/spared_scope.h"
 
 namespace srjit {

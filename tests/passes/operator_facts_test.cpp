@@ -6,7 +6,7 @@
 
 #include "ir/ops.h"
 #include "ir/rows.h"
-#include "passes/gradient/graph_domain.h"
+#include "passes/gradient/differentiate.h"
 #include "passes/members.h"
 #include "tests/generators/population.h"
 

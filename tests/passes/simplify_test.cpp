@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/rules/conditions.h"
+#include "passes/rules/tables.h"
 #include "passes/rules/rewriter.h"
 #include "tests/generators/graphs.h"
 #include "tests/ir/domains.h"

@@ -11,8 +11,8 @@
 #include "compiler/kernels/assembler.h"
 #include "compiler/kernels/graph_listing.h"
 #include "compiler/lowering/source_map.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/nvptx/kernels.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "ir/text/lexer.h"
@@ -72,7 +72,7 @@ std::string ptxText(const KernelInput& input, const KernelOptions& options, std:
   return commented(input, "//", rowsPtx(input.graphs, options.device(), sources));
 }
 
-Cubin cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
+KernelImage cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
   const Lines lines = sources.empty() ? Lines::kDrop : Lines::kKeep;
   return assemble(ptxText(input, options, sources), options.arch, lines).value();
 }
@@ -126,7 +126,7 @@ void refuseRoots(KernelInput& input, std::span<const std::uint32_t> roots, const
 
 /// The direct tier's image with one kernel of all good expressions, which are one graph (KernelCode::kOneGraph). Those
 /// without code become errors of their lines and are reported; the image is empty if no other is left.
-Cubin directCubin(KernelInput& input, const KernelOptions& options) {
+KernelImage directCubin(KernelInput& input, const KernelOptions& options) {
   DirectOptions direct;
   direct.architecture = architectureOf(options.arch).number;
   direct.precision = options.precision;
@@ -145,15 +145,15 @@ Cubin directCubin(KernelInput& input, const KernelOptions& options) {
 /// Writes the cubin, and gives the facts to print.
 std::string cubinText(KernelInput& input, const CubinOptions& options) {
   OutputFile out = OutputFile::create(options.out).value();  // before the work, so that a bad place costs none
-  const Cubin cubin = options.direct() ? directCubin(input, options.kernel)
+  const KernelImage cubin = options.direct() ? directCubin(input, options.kernel)
                                        : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
                                            return cubinOf(input, options.kernel, sources);
                                          });
-  if (cubin.image.empty()) return "";
-  out.write({reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()});
+  if (cubin.code.empty()) return "";
+  out.write({reinterpret_cast<const char*>(cubin.code.data()), cubin.code.size()});
   out.publish().value();
   std::string text = input.comment("#");
-  Json object{{"arch", options.kernel.arch}, {"bytes", cubin.image.size()}};
+  Json object{{"arch", options.kernel.arch}, {"bytes", cubin.code.size()}};
   for (const KernelFacts& facts : cubin.kernels) {
     text +=
         fmt::format("{}: {} registers, {} bytes of stack frame, {} bytes of spill stores, {} bytes of spill loads\n",
@@ -167,14 +167,14 @@ std::string cubinText(KernelInput& input, const CubinOptions& options) {
   for (std::size_t i = 0; input.graphs.size() > 1 && i < input.graphs.size(); ++i) {
     object["expressions"][rowsKernelName(i)] = {input.expressions[i].first, input.expressions[i].second};
   }
-  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin.image.size(), options.kernel.arch);
+  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin.code.size(), options.kernel.arch);
   return options.json ? dump(object) : text;
 }
 
 std::string sassText(KernelInput& input, const TierOptions& options) {
-  if (!options.direct()) return commented(input, "//", disassemble(cubinOf(input, options.kernel).image));
-  const Cubin cubin = directCubin(input, options.kernel);
-  return cubin.image.empty() ? "" : sass::listing(cubin.image).value();
+  if (!options.direct()) return commented(input, "//", disassemble(cubinOf(input, options.kernel).code));
+  const KernelImage cubin = directCubin(input, options.kernel);
+  return cubin.code.empty() ? "" : sass::listing(cubin.code).value();
 }
 
 /// All expressions as programs of one batch: the graph's roots in order.

@@ -3,7 +3,7 @@
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
 #include "passes/dag.h"
-#include "passes/node_numbers.h"
+#include "passes/rewrite_log.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/explain/graphs.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "passes/dag.h"
-#include "passes/node_numbers.h"
+#include "passes/rewrite_log.h"
 #include "tools/explain/explanation.h"
 
 namespace srjit::explain {

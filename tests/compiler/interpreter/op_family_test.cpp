@@ -1,5 +1,4 @@
 // Families of operators: nested, and closed under passes.
-#include "compiler/interpreter/op_family.h"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/kernels/image_maker.h"
-#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "ir/ops.h"
 #include "tests/generators/scratch.h"
 

@@ -2,8 +2,7 @@
 // tests/compiler/kernels/assembler_test.cpp.
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 
 #include <regex>
 
@@ -14,8 +13,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/SourceMgr.h>
 
-#include "compiler/lowering/llvm_pipeline.h"
-#include "compiler/nvptx/toolkit.h"
+#include "compiler/lowering/llvm_modules.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/instruction.h"
 #include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
@@ -305,8 +304,8 @@ class SassProbe : public ::testing::TestWithParam<unsigned> {
   void SetUp() override {
     if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
   }
-  static CubinContents read(const Cubin& cubin) {
-    auto contents = readCubin(cubin.image);
+  static CubinContents read(const KernelImage& cubin) {
+    auto contents = readCubin(cubin.code);
     EXPECT_TRUE(contents.ok()) << contents.error().message;
     return contents.ok() ? *contents : CubinContents{};
   }

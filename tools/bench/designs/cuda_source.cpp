@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/loader/shared_library.h"
-#include "compiler/nvptx/toolkit.h"
+#include "compiler/kernels/assembler.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
 #include "tools/bench/designs/tables.h"

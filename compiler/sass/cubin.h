@@ -1,4 +1,5 @@
-// Writes cubins, the ELF images that the CUDA driver loads, without an assembler.
+// Writes cubins, the ELF images that the CUDA driver loads, without an assembler; and reads them, those of the assembler
+// included.
 //
 // NVIDIA does not document the format; this is what ptxas of CUDA 13.0 writes (ELF ABI version 8), less what only
 // debuggers need. docs/internals/direct-code.md lists sections and attributes. Thread-safe: no state.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "compiler/sass/instruction.h"
+#include "ir/error.h"
 
 namespace srjit {
 
@@ -33,5 +35,28 @@ struct KernelDescription {
 std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, unsigned architecture);
 /// The same into `image`, whose memory is used again: fresh memory costs more than the copy.
 void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image);
+
+/// A kernel of an image, of ours or of an assembler's.
+struct CubinKernel {
+  std::string name;
+  std::vector<sass::Word> code;  ///< all of .text
+  unsigned registers = 0;
+  std::vector<std::uint16_t> parameter_bytes;
+  std::uint32_t parameter_base = 0;      ///< where parameters begin in constant bank 0
+  std::span<const std::byte> constants;  ///< initial contents of constant bank 0, in the image
+  std::array<std::uint32_t, 3> max_threads = {};
+  std::vector<std::uint32_t> exits;
+
+  /// The code without the final branch to itself and the NOPs behind it.
+  std::span<const sass::Word> body() const;
+};
+
+struct CubinContents {
+  unsigned architecture = 0;
+  std::vector<CubinKernel> kernels;  ///< in the order of their sections
+};
+
+/// Reads all kernels of an image; `image` must outlive the result. Errors: kCompile if it is not a cubin, or truncated.
+Result<CubinContents> readCubin(std::span<const std::byte> image);
 
 }  // namespace srjit
