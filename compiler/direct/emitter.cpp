@@ -117,8 +117,8 @@ class Prologue {
   explicit Prologue(const DirectOptions& options) : options_(options), arguments_(options.architecture) {}
 
   direct::Code make() {
-    const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
-    code_.append({.opcode = direct::opcodeOf(bank.descriptor_load), .immediate = bank.descriptor});
+    code_.append({.opcode = direct::opcodeOf(sass::descriptorLoadOf(options_.architecture)),
+                  .immediate = architectureOf(options_.architecture).descriptor});
     const direct::ValueId lane = emitRow();
     const direct::ValueId y = code_.value({.opcode = Opcode::kS2rCtaY});
     const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));

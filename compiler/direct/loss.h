@@ -6,6 +6,7 @@
 #include "compiler/direct/code.h"
 #include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
+#include "compiler/target/architecture.h"
 #include "ir/numbers/loss_sums.h"
 
 namespace srjit::direct {
@@ -26,7 +27,7 @@ struct SumRegisters {
 /// Loads arguments of the kernel.
 class KernelArguments {
  public:
-  explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
+  explicit KernelArguments(unsigned architecture) : first_(architectureOf(architecture).parameters) {}
   /// The u32, or the pair, at a byte offset in DirectArguments.
   ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc, offset)); }
   ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc64, offset), 2); }

@@ -32,7 +32,7 @@ class Selector {
                   std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs);
 
  private:
-  class State;
+  struct State;
   std::unique_ptr<State> state_;
 };
 

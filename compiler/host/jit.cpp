@@ -260,7 +260,7 @@ Result<HostCode> HostJit::compile(const Dag& dag) {
       jit.reset();
     }
   };
-  return HostCode(*kernel, std::make_shared<Owner>(state_->jit, std::move(*tracker)));
+  return HostCode(std::make_shared<Owner>(state_->jit, std::move(*tracker)), *kernel);
 }
 
 Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {

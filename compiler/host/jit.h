@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,16 +52,8 @@ using HostKernel = void (*)(const void* columns, std::int64_t column_stride, con
 using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights, void* sums,
                                         std::int64_t rows);
 
-/// A compiled batch; frees its code when destroyed. Movable.
-class HostCode {
- public:
-  HostCode(HostKernel kernel, std::shared_ptr<void> owner) : kernel_(kernel), owner_(std::move(owner)) {}
-  HostKernel kernel() const noexcept { return kernel_; }
-
- private:
-  HostKernel kernel_;
-  std::shared_ptr<void> owner_;
-};
+/// A compiled batch; the last copy frees its code.
+using HostCode = std::shared_ptr<std::remove_pointer_t<HostKernel>>;
 
 /// The processor that code is generated for.
 struct HostTarget {

@@ -14,8 +14,9 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/front_end/arguments.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/stage.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/nvptx/module.h"
@@ -68,7 +69,7 @@ class InterpreterEmitter {
     llvm::Function* const kernel =
         made.addKernel(kInterpreterKernel, InterpreterStage::parameterTypes(b_, options_.loss.has_value()), b_);
     using Stage = InterpreterStage;
-    for (const Stage::Parameter input :
+    for (const unsigned input :
          {Stage::kColumns, Stage::kParameters, Stage::kColumnMap, Stage::kTokens, Stage::kProgramOffsets}) {
       kernel->addParamAttr(input, llvm::Attribute::NoAlias);
       kernel->addParamAttr(input, llvm::Attribute::ReadOnly);

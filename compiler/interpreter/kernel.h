@@ -1,4 +1,4 @@
-// The GPU's interpreter: one kernel that runs the programs of compiler/interpreter/bytecode.h. Thread-safe and
+// The GPU's interpreter: one kernel that runs the programs of compiler/interpreter/encoder.h. Thread-safe and
 // parallel.
 //
 // Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters, u64 column_map
@@ -54,8 +54,8 @@ Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions
 /// The kernels of the front end, as clang has compiled them; empty where this library was built without clang 19.
 std::span<const std::byte> frontEndBitcode() noexcept;
 
-/// PTX of the kernels of compiler/interpreter/front_end/arguments.h, for every precision and math mode; of the options, only
-/// arch counts. Thread-safe. Errors: kInvalid for an unknown architecture, kUnsupported without the kernels.
+/// PTX of the kernels of compiler/interpreter/front_end/arguments.h, for every precision and math mode; of the options,
+/// only arch counts. Thread-safe. Errors: kInvalid for an unknown architecture, kUnsupported without the kernels.
 Result<std::string> frontEndPtx(const DeviceOptions& options);
 
 }  // namespace srjit

@@ -119,10 +119,10 @@ std::vector<std::byte> bytesOf(llvm::StringRef text) {
 }
 
 Result<KernelImage> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch,
-                                          Lines lines) {
+                                          bool keeps_lines) {
   const std::string arch_option = fmt::format("-arch={}", arch);
   const char* options[] = {arch_option.c_str(), "-Xptxas=-v", "-lineinfo"};
-  const unsigned count = lines == Lines::kKeep ? 3 : 2;
+  const unsigned count = keeps_lines ? 3 : 2;
   void* handle = nullptr;
   if (const auto code = library.nvJitLinkCreate(&handle, count, options); code != 0) {
     return Error{Errc::kCompile, fmt::format("nvJitLink refused its options for {} (error {})", arch, code), {}};
@@ -258,13 +258,13 @@ Result<std::string> runProgram(const std::string& program, std::vector<std::stri
 }
 
 Result<KernelImage> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, std::string_view arch,
-                                      Lines lines) {
+                                      bool keeps_lines) {
   auto source = TemporaryFile::create("ptx", ptx);
   if (!source) return std::move(source).error();
   auto object = TemporaryFile::create("cubin");
   if (!object) return std::move(object).error();
   std::vector<std::string> words{"-v", fmt::format("-arch={}", arch), source->path().str(), "-o", object->path().str()};
-  if (lines == Lines::kKeep) words.emplace_back("-lineinfo");
+  if (keeps_lines) words.emplace_back("-lineinfo");
   const auto report = runProgram(ptxas, std::move(words));
   if (!report) return report.error();
   const auto image = object->read();
@@ -294,10 +294,12 @@ Result<std::string> describeProgram(const std::string& path) {
   return text ? Result<std::string>(path) : std::move(text);
 }
 
-Result<KernelImage> assemble(std::string_view ptx, std::string_view arch, Lines lines) {
+Result<KernelImage> assemble(std::string_view ptx, std::string_view arch, bool keeps_lines) {
   const LlvmScope scope;  // for its files and processes
-  if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch, lines);
-  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch, lines);
+  if (const Result<NvJitLink>& library = NvJitLink::find())
+    return assembleWithNvJitLink(*library, ptx, arch, keeps_lines);
+  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty())
+    return assembleWithPtxas(ptxas, ptx, arch, keeps_lines);
   return Error{Errc::kMachine,
                "no assembler for GPU code: neither libnvJitLink.so nor ptxas was found (install the CUDA toolkit or "
                "set CUDA_HOME; in Python, pip install 'srjit[cu13]')",

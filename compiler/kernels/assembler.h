@@ -38,12 +38,10 @@ Result<std::string> describeNvJitLink();
 /// `path`, of a program of the toolkit, if it starts. Errors: why it does not.
 Result<std::string> describeProgram(const std::string& path);
 
-/// Whether a cubin has the lines that `.loc` in its PTX names. They change no instruction.
-enum class Lines { kDrop, kKeep };
-
-/// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.
+/// Assembles `ptx` for `arch` ("sm_90"). `keeps_lines`: the cubin has the lines that `.loc` in the PTX names, which
+/// change no instruction. Errors: kMachine without an assembler, kCompile with the assembler's log.
 /// Thread-safe and parallel.
-Result<KernelImage> assemble(std::string_view ptx, std::string_view arch, Lines lines = Lines::kDrop);
+Result<KernelImage> assemble(std::string_view ptx, std::string_view arch, bool keeps_lines = false);
 
 /// The disassembly of a cubin by nvdisasm. Errors: kMachine without nvdisasm, kCompile with its log.
 Result<std::string> disassemble(std::span<const std::byte> cubin);

@@ -72,10 +72,8 @@ class Lowering {
   /// is written out at each use, which takes LLVM long where there are many.
   void callPrograms() { calls_programs_ = true; }
 
-  /// The blocks of a branch around code that is rarely run: emitted code is that code until endRare().
-  struct RareBranch {
-    llvm::BasicBlock *before, *rare, *after;
-  };
+  /// The blocks before, of, and after code that is rarely run: emitted code is that code until endRare().
+  using RareBranch = std::array<llvm::BasicBlock*, 3>;
   RareBranch beginRare(llvm::Value* is_rare);
   /// Makes of each value of that code the `usual` one where it is not rare; both have the same length.
   void endRare(const RareBranch& branch, llvm::Value* is_rare, std::span<const Value> usual, std::span<Value> values);
@@ -107,9 +105,8 @@ class Lowering {
   Word lowerWord(const Value& x);
   Value withWords(const Word& upper, const Word& lower);
   Word shiftRight(const Word& x, int places);
-  /// atMost() and atLeast() of ir/domain.def.
-  enum class Bound { kAtMost, kAtLeast };
-  Value bounded(const Value& x, double limit, Bound bound);
+  /// atMost() of ir/domain.def; `is_least`: atLeast().
+  Value bounded(const Value& x, double limit, bool is_least);
 
   Value function(Function function, std::span<const Value> arguments);
   Value divide(const Value& x, const Value& y);

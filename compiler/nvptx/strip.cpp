@@ -211,6 +211,12 @@ llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::
   return spec.weighted ? b_.CreateFMul(weight, term) : term;
 }
 
+/// Sums of one thread, except the count: that is of the row group that the lane writes.
+struct Strip::ThreadSums {
+  std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed
+  llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
+};
+
 // The sums of the thread's rows, one per row group; with `all_count`, every row is known to count.
 Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
                                    bool all_count) const {

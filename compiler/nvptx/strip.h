@@ -65,11 +65,7 @@ class Strip {
   llvm::Value* sumLanes(std::vector<llvm::Value*> sums) const;
 
  private:
-  /// Sums of one thread, except the count: that is of the row group that the lane writes.
-  struct ThreadSums {
-    std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed
-    llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
-  };
+  struct ThreadSums;
   static constexpr unsigned kCountBits = 8;  ///< hold kGroupRows; the counts of four row groups fit in one register
 
   Rows loadFrom(llvm::Value* column, bool all_exist) const;

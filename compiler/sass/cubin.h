@@ -1,5 +1,5 @@
-// Writes cubins, the ELF images that the CUDA driver loads, without an assembler; and reads them, those of the assembler
-// included.
+// Writes cubins, the ELF images that the CUDA driver loads, without an assembler; reads them, those of the assembler
+// included; and lists machine code, without nvdisasm.
 //
 // NVIDIA does not document the format; this is what ptxas of CUDA 13.0 writes (ELF ABI version 8), less what only
 // debuggers need. docs/internals/direct-code.md lists sections and attributes. Thread-safe: no state.
@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,3 +61,23 @@ struct CubinContents {
 Result<CubinContents> readCubin(std::span<const std::byte> image);
 
 }  // namespace srjit
+
+namespace srjit::sass {
+
+/// An instruction as nvdisasm writes it, e.g. "@!P0 FADD R5, |R4|, -R7"; `with_control` appends what Control says. A
+/// `target` is written in place of a branch's offset. The text of each form is in columns of instructions.def.
+std::string print(const Instruction& instruction, bool with_control = false, const std::string* target = nullptr);
+
+/// Every word, decoded; nothing for one that is not in the table.
+std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture);
+
+/// A kernel: its facts, then one instruction per line, as "  0x0040  FADD R5, R0, R7 ; wait 2 write - ...". Branch
+/// targets have labels ".L1:", `indirect_targets` (in instructions) ".T0:". A word that is not in the table is printed
+/// in hex.
+std::string listing(const CubinKernel& kernel, unsigned architecture,
+                    std::span<const std::uint32_t> indirect_targets = {}, bool with_control = true);
+
+/// All kernels of an image. Errors: as readCubin().
+Result<std::string> listing(std::span<const std::byte> image, bool with_control = true);
+
+}  // namespace srjit::sass

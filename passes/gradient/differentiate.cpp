@@ -123,9 +123,18 @@ Value finiteWith(const Value& derivative, const Value& whole) {
 }  // namespace srjit::graph
 
 namespace srjit {
+
+/// The derivative of the root by a node, while it is made: `value` in its rows, and 0 in the others, where the node is
+/// in a branch that is not taken. There `value` may be NaN, so nothing is multiplied by that 0, neither here nor below.
+struct Differentiator::Adjoint {
+  NodeId value;
+  graph::Rows rows = {};
+};
+
 namespace {
 
 using graph::Rows;
+using Adjoint = Differentiator::Adjoint;
 
 /// The rows that are in x and in y. A comparison with NaN is false, and so is `if`.
 Rows both(const Rows& x, const Rows& y, const graph::NodeMaker& maker) {
@@ -172,6 +181,9 @@ Adjoint sum(const Adjoint& x, const Adjoint& y, const graph::NodeMaker& maker) {
 }
 
 }  // namespace
+
+Differentiator::Differentiator() = default;
+Differentiator::~Differentiator() = default;
 
 void Differentiator::begin(std::span<const NodeId> members, const graph::NodeMaker& maker,
                            std::span<NodeId> derivatives) {

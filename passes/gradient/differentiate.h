@@ -103,13 +103,6 @@ Value finiteWith(const Value& derivative, const Value& whole);
 
 namespace srjit {
 
-/// The derivative of the root by a node, while it is made: `value` in its rows, and 0 in the others, where the node is
-/// in a branch that is not taken. There `value` may be NaN, so nothing is multiplied by that 0, neither here nor below.
-struct Adjoint {
-  NodeId value;
-  graph::Rows rows = {};
-};
-
 /// Reverse accumulation (S. Linnainmaa, BIT 16(2), 1976; A. Griewank, A. Walther, "Evaluating Derivatives", 2nd ed.,
 /// 2008, 3.2) over the cells dx, dy and dz of ops.def: one sweep from the root down adds the derivatives by all wanted
 /// nodes, in a number of nodes that is linear in those of the root, however many are wanted. Keeps its working memory
@@ -117,6 +110,9 @@ struct Adjoint {
 class Differentiator {
  public:
   static constexpr std::uint32_t kNotWanted = ~0U;
+
+  Differentiator();
+  ~Differentiator();
 
   /// `members` are the nodes that `root` needs, each after its operands. `wanted(id)` of a member is kNotWanted, or the
   /// index in `derivatives` of the derivative by it; the sweep ends there. A derivative by nodes that `root` does not
@@ -131,6 +127,8 @@ class Differentiator {
     for (const NodeId id : members) wanted_[id] = wanted(id);
     sweep(root, members, maker, derivatives);
   }
+
+  struct Adjoint;
 
  private:
   static constexpr NodeId kNone = ~NodeId{0};

@@ -23,6 +23,17 @@ double valueOf(Op op, std::span<const double> operands, Precision precision) {
   });
 }
 
+/// A rewrite that has begun.
+struct Rewriter::Rewrite {
+  const RewriteStep* next;  ///< the next step of the replacement; it may be rewritten itself
+  const RewriteStep* end;
+  std::size_t known;  ///< of `values`: those of the rule's wildcards and literals, and of the steps before
+  std::array<NodeId, kRuleWildcards + kRuleLiterals + kRuleSteps> values;
+};
+
+Rewriter::Rewriter(Dag& dag, const RuleTables& rules) : dag_(dag), rules_(rules) {}
+Rewriter::~Rewriter() = default;
+
 template <int kArity>
 NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {
   if constexpr (kArity > 1) dag_.orderOperands(op, a, b);

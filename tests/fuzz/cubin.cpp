@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "compiler/sass/cubin.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "tests/fuzz/harness/bytes.h"
 

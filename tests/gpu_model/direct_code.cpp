@@ -48,7 +48,7 @@ class DirectModel final : public KernelModel {
     for (const std::uint64_t table : {arguments.numbers, arguments.outputs, arguments.groups}) {
       requireOfModel(table % 16 == 0, "tables are aligned to 16 bytes");
     }
-    const std::uint32_t first = sass::constantBankOf(architecture_).parameters;
+    const std::uint32_t first = architectureOf(architecture_).parameters;
     std::vector<std::byte> bank(first + sizeof arguments);
     std::memcpy(bank.data() + first, &arguments, sizeof arguments);
     LaunchMemory seen(memory);

@@ -10,7 +10,6 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/nvptx/kernels.h"
 #include "compiler/sass/cubin.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "tests/gpu_model/direct_machine.h"

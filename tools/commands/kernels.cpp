@@ -6,14 +6,14 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/host/jit.h"
 #include "compiler/host/program.h"
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/assembler.h"
-#include "compiler/kernels/graph_listing.h"
+#include "compiler/kernels/image_maker.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/kernels.h"
 #include "compiler/sass/cubin.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
@@ -73,8 +73,7 @@ std::string ptxText(const KernelInput& input, const KernelOptions& options, std:
 }
 
 KernelImage cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
-  const Lines lines = sources.empty() ? Lines::kDrop : Lines::kKeep;
-  return assemble(ptxText(input, options, sources), options.arch, lines).value();
+  return assemble(ptxText(input, options, sources), options.arch, !sources.empty()).value();
 }
 
 /// The result of `make` for the lines of --listing, or for none. The file is opened before, so that a bad place costs
@@ -139,16 +138,18 @@ KernelImage directCubin(KernelInput& input, const KernelOptions& options) {
   if (part.groups.empty()) return {};
   const DirectImage image = joinDirect({&part, 1}, direct).value();
   const KernelDescription kernel = directKernel(image);
-  return {writeCubin({&kernel, 1}, direct.architecture), {{.name = kernel.name, .registers = kernel.registers}}};
+  return {.code = writeCubin({&kernel, 1}, direct.architecture),
+          .kernels = {{.name = kernel.name, .registers = kernel.registers}}};
 }
 
 /// Writes the cubin, and gives the facts to print.
 std::string cubinText(KernelInput& input, const CubinOptions& options) {
   OutputFile out = OutputFile::create(options.out).value();  // before the work, so that a bad place costs none
-  const KernelImage cubin = options.direct() ? directCubin(input, options.kernel)
-                                       : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
-                                           return cubinOf(input, options.kernel, sources);
-                                         });
+  const KernelImage cubin = options.direct()
+                                ? directCubin(input, options.kernel)
+                                : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
+                                    return cubinOf(input, options.kernel, sources);
+                                  });
   if (cubin.code.empty()) return "";
   out.write({reinterpret_cast<const char*>(cubin.code.data()), cubin.code.size()});
   out.publish().value();

@@ -6,7 +6,8 @@
 
 #include <tbb/parallel_for.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
 #include "runtime/evaluation/optimized_dag.h"
 

@@ -7,7 +7,8 @@
 
 #include <tbb/enumerable_thread_specific.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "passes/gradient/deriver.h"
 #include "runtime/code/interpreted/encoded_generation.h"
 

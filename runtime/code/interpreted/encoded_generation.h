@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/parameter_table.h"
 #include "ir/population.h"
 #include "runtime/results.h"

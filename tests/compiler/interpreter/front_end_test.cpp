@@ -6,9 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/interpreter/bytecode.h"
-#include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/front_end/worker.h"
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/assembler.h"
 #include "compiler/nvptx/module.h"
 #include "compiler/nvptx/options.h"

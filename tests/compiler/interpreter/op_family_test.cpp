@@ -6,7 +6,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
-#include "passes/rules/simplify.h"
+#include "passes/rules/tables.h"
 
 namespace srjit {
 namespace {

@@ -1,5 +1,4 @@
 // The lines that machine code names, and the file that has them.
-#include "compiler/kernels/graph_listing.h"
 
 #include <algorithm>
 #include <regex>

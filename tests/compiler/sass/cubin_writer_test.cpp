@@ -74,7 +74,7 @@ TEST_P(CubinWriter, RewritesAssembledKernelsUnchanged) {
     EXPECT_EQ(ours.registers, theirs.registers);
     EXPECT_EQ(ours.parameter_bytes, theirs.parameter_bytes);
     EXPECT_EQ(ours.parameter_base, theirs.parameter_base);
-    EXPECT_EQ(ours.parameter_base, sass::constantBankOf(GetParam()).parameters);
+    EXPECT_EQ(ours.parameter_base, architectureOf(GetParam()).parameters);
     EXPECT_TRUE(std::ranges::equal(ours.constants, theirs.constants));
     EXPECT_EQ(ours.max_threads, theirs.max_threads);
     EXPECT_EQ(ours.exits, theirs.exits);

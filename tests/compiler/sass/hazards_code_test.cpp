@@ -6,10 +6,9 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/nvptx/options.h"
 #include "compiler/nvptx/kernels.h"
+#include "compiler/nvptx/options.h"
 #include "compiler/sass/cubin.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"

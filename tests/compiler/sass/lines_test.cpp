@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/kernels/graph_listing.h"
+#include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/kernels.h"
 #include "compiler/sass/cubin.h"
 #include "ir/ops.h"
@@ -29,7 +29,7 @@ TEST(Lines, ChangeNoInstruction) {
   const GraphListing listing = listGraphs({&dag, 1}, "/somewhere/graphs.txt");
   const KernelImage plain = assemble(rowsPtx({&dag, 1}, {}).value(), "sm_90").value();
   const std::string ptx = rowsPtx({&dag, 1}, {}, listing.sources).value();
-  const KernelImage with_lines = assemble(ptx, "sm_90", Lines::kKeep).value();
+  const KernelImage with_lines = assemble(ptx, "sm_90", true).value();
   EXPECT_THAT(bytesIn(with_lines), HasSubstr(".debug_line"));
   EXPECT_THAT(bytesIn(with_lines), HasSubstr("graphs.txt"));
   EXPECT_THAT(bytesIn(plain), Not(HasSubstr(".debug_line")));

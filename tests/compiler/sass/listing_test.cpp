@@ -1,4 +1,3 @@
-#include "compiler/sass/listing.h"
 #include "compiler/sass/cubin.h"
 
 #include <gmock/gmock.h>

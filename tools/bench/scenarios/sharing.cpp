@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/kernels/sharing_order.h"
+#include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "tests/generators/klein_nishina.h"
 #include "tools/bench/designs/code.h"
