@@ -64,7 +64,7 @@ class Rewriter {
   /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
   /// if no rule matches.
   NodeId applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c);
-  // Add to the log, which must be given. They are in simplify.cpp, so that a device needs no texts of rules.
+  // Add to the log, which must be given. They are in tables.cpp, so that a device needs no texts of rules.
   void reportFold(Op op, const Operands& operands, NodeId value) const;
   void reportRule(std::size_t number, Op op, const Operands& operands) const;
   void reportEnd(NodeId result) const;
