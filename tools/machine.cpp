@@ -10,8 +10,8 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/kernels/assembler.h"
-#include "compiler/nvptx/options.h"
 #include "compiler/nvptx/kernels.h"
+#include "compiler/nvptx/options.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "ir/text/lexer.h"

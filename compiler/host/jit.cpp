@@ -16,8 +16,8 @@
 #include <llvm/TargetParser/Host.h>
 
 #include "compiler/loader/shared_library.h"
-#include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/llvm_modules.h"
+#include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/lowering/source_map.h"
 #include "ir/ops.h"

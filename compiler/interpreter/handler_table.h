@@ -82,8 +82,9 @@ bool hasLongCode(Op op, Precision precision, Math math);
 /// The number of rows per thread that the body of a long operator computes in one loop iteration.
 unsigned rowsPerTurn(Op op, const InterpreterSpec& spec);
 
-/// Families of operators: one interpreter kernel per family, so that few kernels serve all populations. Each contains the one before, and every operator that passes derive from its own. A kernel with fewer operators
-/// compiles faster and fits the instruction cache.
+/// Families of operators: one interpreter kernel per family, so that few kernels serve all populations. Each contains
+/// the one before, and every operator that passes derive from its own. A kernel with fewer operators compiles faster
+/// and fits the instruction cache.
 enum class OpFamily { kArithmetic, kCommon, kAll };
 
 inline constexpr OpFamily kOpFamilies[] = {OpFamily::kArithmetic, OpFamily::kCommon, OpFamily::kAll};

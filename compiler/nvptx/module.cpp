@@ -22,8 +22,8 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/IPO/Internalize.h>
 
-#include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/llvm_modules.h"
+#include "compiler/lowering/llvm_scope.h"
 #include "compiler/target/architecture.h"
 
 namespace srjit {

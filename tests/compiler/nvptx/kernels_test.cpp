@@ -1,8 +1,8 @@
 // The text of PTX: required and forbidden instructions. Assembling is tested in
 // tests/compiler/kernels/assembler_test.cpp.
+#include "compiler/nvptx/kernels.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/kernels.h"
 
 #include <regex>
 

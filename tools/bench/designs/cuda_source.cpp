@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "compiler/loader/shared_library.h"
 #include "compiler/kernels/assembler.h"
+#include "compiler/loader/shared_library.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
 #include "tools/bench/designs/tables.h"
