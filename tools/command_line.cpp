@@ -7,8 +7,8 @@
 #include "compiler/llvm_failures.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
-#include "tools/streams.h"
-#include "tools/usage.h"
+#include "tools/options.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -9,10 +9,9 @@
 #include "ir/text/lexer.h"
 #include "runtime/platform/clock.h"
 #include "runtime/pool/make_executor.h"
-#include "tools/failure.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
-#include "tools/streams.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
-#include "tools/failure.h"
+#include "tools/report.h"
 
 namespace srjit {
 

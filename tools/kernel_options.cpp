@@ -9,7 +9,7 @@
 #include "passes/pass.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/evaluation/loss_value.h"
-#include "tools/failure.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/streams.h"
+#include "tools/report.h"
 
 namespace srjit {
 

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "core/bindings.h"
-#include "core/waiting.h"
 #include "runtime/engine.h"
 
 namespace srjit::python {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/bindings.h"
-#include "core/waiting.h"
 #include "runtime/engine.h"
 #include "runtime/loss_text.h"
 

@@ -1,4 +1,4 @@
-#include "core/waiting.h"
+#include "core/bindings.h"
 
 #include <sys/types.h>
 #include <unistd.h>

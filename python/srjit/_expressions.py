@@ -120,6 +120,13 @@ def pieces_of(population: Population) -> Iterator[tuple[list[int], list[float]]]
     return ((codes[begin:end], constants[begin:end]) for begin, end in zip(offsets, offsets[1:]))
 
 
+def arrays_of(pieces: Sequence[tuple[Sequence[int], Sequence[float]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The way back: token arrays of the codes and constants of each expression."""
+    return (np.array([code for codes, _ in pieces for code in codes], np.int32),
+            np.array([number for _, constants in pieces for number in constants], np.float64),
+            np.cumsum([0, *(len(codes) for codes, _ in pieces)]))
+
+
 def built(codes: Iterable[int], constants: Iterable[float], leaf: Callable[[int, float], Any],
           operation: Callable[[Op, list[Any]], Any]) -> Any:
     """Something of an expression in postfix, from its leaves up: `operation` gets what its operands have become."""
@@ -217,7 +224,7 @@ def population_of(expressions: Any, language: str = "infix", names: Sequence[str
     if isinstance(expressions, str):
         return parse(expressions, language, names, max_nodes=max_nodes)
     if not hasattr(expressions, "free_symbols"):
-        expressions = list(expressions)
+        expressions = list(expressions) if isinstance(expressions, Iterable) else [expressions]
         if all(isinstance(expression, str) for expression in expressions):
             return parse(expressions, language, names, max_nodes=max_nodes)
         if not all(hasattr(expression, "free_symbols") for expression in expressions):

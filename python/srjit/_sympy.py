@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import name_of
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, built, ops, parse, pieces_of
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, arrays_of, built, ops, parse, pieces_of
 from ._packages import needs
 
 with needs("sympy"):
@@ -201,16 +201,12 @@ def from_sympy(expressions: Any, names: Sequence[str] = ()) -> Population:
         ValueError: An unknown symbol, a function without an operator, a number that is not real.
     """
     several = list(expressions) if isinstance(expressions, (list, tuple)) else [expressions]
-    codes: list[int] = []
-    constants: list[float] = []
-    offsets = [0]
+    pieces = []
     for expression in several:
         writer = _Writer(names)
         writer.write(sympy.sympify(expression))
-        codes += writer.codes
-        constants += writer.constants
-        offsets.append(len(codes))
-    return Population.from_arrays(np.array(codes, np.int32), np.array(constants), np.array(offsets), names=names)
+        pieces.append((writer.codes, writer.constants))
+    return Population.from_arrays(*arrays_of(pieces), names=names)
 
 
 def _protected(value: Callable[..., Any], guarded: int, otherwise: Any) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._engine import FIT_ITERATIONS, Engine
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, arrays_of, ops
 from ._lambdify import engine_of
 from ._packages import needs
 
@@ -87,7 +87,7 @@ class Evaluation(evaluation.Evaluation):
         engine = engine_of(self._engine)
         regression = _regression_of(self.fitness_function)
         data = self._data_for(regression.training_data, engine)
-        program = engine.compile(_arrays_of(expressions))
+        program = engine.compile(arrays_of(expressions))
         loss = _METRICS[regression._metric]
         if isinstance(self.fitness_function, LocalOptFitnessFunction):
             self._fit(engine, program, data, individuals, loss)
@@ -129,13 +129,7 @@ def population_of(individuals: list[Any]) -> Population:
     for number, tokens in enumerate(expressions):
         if tokens is None:
             raise ValueError(f"individual {number} has more than {_MOST_TOKENS} tokens as a tree")
-    return Population.from_arrays(*_arrays_of(expressions))
-
-
-def _arrays_of(expressions: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    codes = np.array([code for codes, _ in expressions for code in codes], np.int32)
-    constants = np.array([number for _, numbers in expressions for number in numbers])
-    return codes, constants, np.cumsum([0, *(len(codes) for codes, _ in expressions)])
+    return Population.from_arrays(*arrays_of(expressions))
 
 
 def _tokens_of(individual: Any) -> tuple[list[int], list[float]] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, built, ops, pieces_of
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, arrays_of, built, ops, pieces_of
 from ._packages import needs
 
 with needs("pyoperon"):
@@ -56,18 +56,14 @@ def population_of(trees: Iterable[Any], variables: Sequence[Any], *, parameters:
         ValueError: An unknown variable, a node without an operator.
     """
     indices = {variable.Hash: i for i, variable in enumerate(variables)}
+    pieces = [_piece_of(tree, indices, parameters) for tree in trees]
+    return Population.from_arrays(*arrays_of(pieces), prefix=True, names=[variable.Name for variable in variables])
+
+
+def _piece_of(tree: Any, indices: dict[int, int], parameters: bool) -> tuple[list[int], list[float]]:
+    """The first operand of a node stands next to it, so nodes from the last to the first are prefix."""
     codes: list[int] = []
     constants: list[float] = []
-    offsets = [0]
-    for tree in trees:
-        _append(tree, indices, parameters, codes, constants)
-        offsets.append(len(codes))
-    return Population.from_arrays(np.array(codes, np.int32), np.array(constants), np.array(offsets), prefix=True,
-                                  names=[variable.Name for variable in variables])
-
-
-def _append(tree: Any, indices: dict[int, int], parameters: bool, codes: list[int], constants: list[float]) -> None:
-    """The first operand of a node stands next to it, so nodes from the last to the first are prefix."""
     nodes = tree.Nodes
     coefficient = sum(1 for node in nodes if node.IsLeaf and node.Optimize)
     for node in reversed(nodes):
@@ -97,6 +93,7 @@ def _append(tree: Any, indices: dict[int, int], parameters: bool, codes: list[in
             words = words[:1] * (node.Arity - 2) + words
         codes += [ops[word].code for word in words]
         constants += [0.0] * len(words)
+    return codes, constants
 
 
 def trees_of(population: Population, variables: Sequence[Any], parameters: Sequence[Any] | None = None) -> list[Any]:

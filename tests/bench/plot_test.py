@@ -9,8 +9,7 @@ import unittest
 import xml.etree.ElementTree as tree
 
 PLOT, REPORT = sys.argv[1:3]
-FIGURES = ["break-even", "compile-stages", "generation", "rates", "scaling-expressions", "scaling-rows", "sharing",
-           "thesis-losses", "thesis-predictions", "thesis-stages"]
+FIGURES = ["break-even", "compile-stages", "generation", "rates", "thesis-losses", "thesis-predictions", "thesis-stages"]
 
 
 def plot(*arguments):
@@ -66,11 +65,11 @@ class Plot(unittest.TestCase):
         for row in self.report["figures"]:
             if row["part"] == "compile":
                 del row["facts"]["nodes"]
-        done, texts = self.drawn("--only", "compile-stages", "--only", "sharing")
+        done, texts = self.drawn("--only", "compile-stages", "--only", "rates")
         self.assertEqual(done.returncode, 1)
         self.assertIn("compile-stages cannot be drawn", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        self.assertEqual(sorted(texts), ["sharing"])
+        self.assertEqual(sorted(texts), ["rates"])
 
     def test_wrong_usage_has_its_exit_status(self):
         for arguments, status in ((("--format", "bmp"), 2), (("--only", "none"), 2), (("--out", "/dev/null/x"), 1)):
@@ -86,12 +85,12 @@ class Plot(unittest.TestCase):
         self.assertIn("cpu-switch, losses: to last result *", texts["thesis-losses"])
 
     def test_the_same_report_gives_the_same_figure(self):
-        first = self.drawn("--only", "scaling-rows")[1]
-        self.assertEqual(first, self.drawn("--only", "scaling-rows")[1])
+        first = self.drawn("--only", "compile-stages")[1]
+        self.assertEqual(first, self.drawn("--only", "compile-stages")[1])
 
     def test_a_missing_scenario_is_left_out(self):
-        self.report["figures"] = [row for row in self.report["figures"] if row["part"] == "sharing"]
-        self.assertEqual(list(self.drawn()[1]), ["sharing"])
+        self.report["figures"] = [row for row in self.report["figures"] if row["part"] == "mixed"]
+        self.assertEqual(list(self.drawn()[1]), ["rates"])
 
     def test_a_file_that_is_no_report_is_an_error(self):
         done = plot("/dev/null", "--out", self.path("out"))

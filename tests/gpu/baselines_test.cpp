@@ -3,10 +3,8 @@
 #include <string>
 
 #include "tests/gpu/machine.h"
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
-#include "tools/bench/designs/tables.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -29,7 +27,7 @@ TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
   data.target.assign(w.target.begin(), w.target.end());
   try {
     const std::unique_ptr<Baseline> baseline = GetParam().make(data, ordinal);
-    const BaselineAgreement agreement = checkBaseline(*baseline, w.expressions, data, w.parameters, {1, 64, 200});
+    const BaselineAgreement agreement = checkBaseline(*baseline, w.expressions, data, w.parameters, 1, 64, 200);
     EXPECT_GT(agreement.promised, agreement.compared / 4);
     EXPECT_GT(agreement.sums, 10U);
     EXPECT_GT(baseline->kernelSeconds(), 0);

@@ -12,11 +12,8 @@
 #include "runtime/engine.h"
 #include "tests/generators/population.h"
 #include "tests/gpu_model/fake_driver.h"
-#include "tools/bench/designs/check.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -69,13 +66,13 @@ struct Machine {
     const auto cuda = [this] { return Cuda::open(driver.load().value(), 0).value(); };
     switch (design) {
       case Design::kStackEach:
-        return makeStackBaseline(cuda(), data, StackLaunches::kEach);
+        return makeStackBaseline(cuda(), data, 1);
       case Design::kStackOnce:
-        return makeStackBaseline(cuda(), data, StackLaunches::kOnce);
+        return makeStackBaseline(cuda(), data, kMaxGridY);
       case Design::kPtx:
         return makePtxBaseline(cuda(), data);
       case Design::kNvrtc:
-        return makeNvrtcBaseline(cuda(), data, Math::kFast);
+        return makeNvrtcBaseline(cuda(), data);
       case Design::kCache:
         return makeCacheBaseline(cuda(), data);
       case Design::kTrees:
@@ -109,7 +106,7 @@ TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
   const std::vector<Expression> expressions = population(40, 11);
   const std::vector<double> parameters = parametersOf(expressions, 5);
   const auto baseline = make(data);
-  const BaselineAgreement agreement = checkBaseline(*baseline, expressions, data, parameters, {2, 40, 64});
+  const BaselineAgreement agreement = checkBaseline(*baseline, expressions, data, parameters, 2, 40, 64);
   EXPECT_EQ(agreement.compared, 40U * 64U);
   EXPECT_GT(agreement.promised, agreement.compared / 3);
   EXPECT_GT(agreement.sums, 10U);
@@ -242,22 +239,6 @@ TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
   }
 }
 
-// On one multiprocessor a thread has several rows. The model of a GPU has no conversions, which other functions need.
-TEST(DeviceBaselines, CudasFunctionsGiveTheSumsOfAnEngine) {
-  if (!hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
-  FakeDevice device = deviceFor(Design::kNvrtc);
-  device.multiprocessors = 1;
-  Machine machine{device};
-  const BenchData data = dataOf(5000);
-  const std::vector<Expression> expressions = expressionsOf({"x0/(x1*x1+1)", "sqrt(abs(x0))", "x0*x1"});
-  const auto baseline = makeNvrtcBaseline(Cuda::open(machine.driver.load().value(), 0).value(), data, Math::kPrecise);
-  baseline->prepare(expressions);
-  std::vector<double> sums(expressions.size());
-  baseline->losses({}, sums);
-  const std::vector<double> expected = engineSums(expressions, data, {});
-  for (std::size_t e = 0; e < expressions.size(); ++e) EXPECT_NEAR(sums[e], expected[e], 1e-4 * expected[e]) << e;
-}
-
 // More programs than the maximum grid height need several launches.
 TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanTheGridLimit) {
   const BenchData data = dataOf(1);
@@ -300,7 +281,7 @@ TEST(DeviceBaselines, CopyDirectlyToPinnedMemory) {
   const BenchData data = dataOf(256);
   Machine machine;
   const auto cuda = Cuda::open(machine.driver.load().value(), 0).value();
-  const auto baseline = makeStackBaseline(cuda, data, StackLaunches::kOnce);
+  const auto baseline = makeStackBaseline(cuda, data, kMaxGridY);
   baseline->prepare(expressionsOf({"x0", "x1"}));
   const CurrentContext current(*cuda);
   const PinnedBuffer out(cuda, std::size_t{2} * 256 * sizeof(float));
@@ -385,7 +366,7 @@ TEST(CheckBaseline, SamplesHalfFromFiniteExpressions) {
   std::vector<Expression> expressions(90, expressionsOf({"log(x0)"})[0]);
   expressions.resize(100, expressionsOf({"x0+x1"})[0]);
   Flawed baseline(data, 1, 1);
-  const auto agreement = checkBaseline(baseline, expressions, data, {}, {.seed = 3, .expressions = 10, .rows = 8});
+  const auto agreement = checkBaseline(baseline, expressions, data, {}, 3, 10, 8);
   EXPECT_GE(agreement.sums, 5U);
   EXPECT_LT(agreement.sums, 10U);
 }
@@ -432,8 +413,7 @@ TEST(CheckBaseline, SamplesManyExpressions) {
   const BenchData data = dataOf(50);
   const std::vector<Expression> expressions = population(500, 17);
   Flawed baseline(data, 1, 1);
-  const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1),
-                                       {.seed = 4, .expressions = 20, .rows = 3});
+  const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1), 4, 20, 3);
   EXPECT_EQ(agreement.compared, 60U);
   EXPECT_THROW(checkBaseline(baseline, expressions, data, {}), BenchFailure) << "parameters are missing";
 }

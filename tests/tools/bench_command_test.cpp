@@ -1,4 +1,7 @@
 // The command `bench`. Its benchmarks are programs of their own, which sanitizers do not build (tools/CMakeLists.txt).
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,7 +13,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/generators/environment.h"
 #include "tests/tools/process.h"
+#include "tools/bench/harness.h"
 
 namespace srjit {
 namespace {
@@ -115,18 +120,75 @@ TEST(BenchSlow, ExportsWhatItFits) {
 TEST(BenchSlow, WritesFigures) {
   const Scratch scratch;
   const std::string file = scratch.path("figures.json");
-  const Outcome outcome = runCommand(
-      {"bench", "--device", "cpu", "--quick", "--only", "text", "--only", "sharing", "--commit", "abc", "--json", file},
-      "/");
+  const Outcome outcome = runCommand({"bench", "--device", "cpu", "--quick", "--only", "compile", "--only", "modes",
+                                      "--commit", "abc", "--json", file},
+                                     "/");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("scaled-mse: token arrays to losses"));
+  EXPECT_THAT(outcome.out, HasSubstr("interpreter: to loaded code"));
   const json report = json::parse(contentOf(file));
   EXPECT_EQ(report["machine"]["commit"], "abc");
   EXPECT_EQ(report["complete"], true);
   EXPECT_TRUE(report["faults"].empty());
   std::set<std::string> parts;
   for (const json& figure : report["figures"]) parts.insert(figure["part"].get<std::string>());
-  EXPECT_EQ(parts, (std::set<std::string>{"sharing", "text"}));
+  EXPECT_EQ(parts, (std::set<std::string>{"compile", "modes"}));
+}
+
+/// Runs the benchmark with a time limit that allows no measurement.
+void runIn(const std::string& temporary) {
+  const ScopedVariable directory("TMPDIR", temporary);
+  runCommand({"bench", "mixed", "--device", "cpu", "--seconds", "1e-9"}, "/");
+}
+
+// Process ids on Linux are at most 4,194,304.
+TEST(BenchScratchSlow, RemovesDirectoriesOfKilledRuns) {
+  const Scratch scratch;
+  for (const char* const name :
+       {"srjit-bench-4194305-abcdef", "srjit-bench-notes", "srjit-bench-4194305", "srjit-bench-4194306-abcdef"}) {
+    ASSERT_EQ(mkdir(scratch.path(name).c_str(), 0700), 0);
+  }
+  const std::string other = scratch.path("srjit-bench-4194306-abcdef");
+  const bool is_given_away = chown(other.c_str(), 1000, 1000) == 0;
+  runIn(scratch.path(""));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("srjit-bench-4194305-abcdef")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-bench-notes")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-bench-4194305"))) << "not a name of the benchmark";
+  EXPECT_EQ(std::filesystem::exists(other), is_given_away);
+}
+
+Bench benchOf(Report& report, double seconds) {
+  return {.scenario = "compile", .device = "cuda:0", .seconds = seconds, .report = &report};
+}
+
+TEST(BenchReport, HasSkippedPiecesOnce) {
+  Report report(Json::object(), "");
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(benchOf(report, 0).mayBegin("300 nodes"));
+  EXPECT_TRUE(benchOf(report, 1e6).mayBegin("1000 nodes"));
+  EXPECT_EQ(report.json(true)["not_run"].dump(),
+            R"([{"part":"compile","name":"300 nodes","reason":"the 0 s were up"}])");
+  EXPECT_FALSE(report.hasFaults());
+}
+
+TEST(BenchReport, ScalesSamplesAndComparesThemWithTheirTarget) {
+  Report report(Json::object(), "");
+  const Bench bench = benchOf(report, 1);
+  const Subject subject = Subject{"4096 expressions of 30 nodes, cuda:0, all cores", {{"nodes", 30}}}
+                              .with("machine code", {{"cores", 2}})
+                              .with("");
+  bench.add(subject, "to loaded code", "us/expression", {1e-3, 3e-4, 4e-4}, "a note", true);
+  bench.add(subject, "rate", "T nodes/s", {2e12});
+  const Json figures = report.json(true)["figures"];
+  EXPECT_EQ(figures[0]["what"], "4096 expressions of 30 nodes, cuda:0, all cores, machine code: to loaded code");
+  EXPECT_EQ(figures[0]["facts"].dump(), R"({"nodes":30,"cores":2})");
+  EXPECT_NEAR(figures[0]["value"].get<double>(), 400, 1e-9);
+  EXPECT_NEAR(figures[0]["quartile1"].get<double>(), 350, 1e-9);
+  EXPECT_EQ(figures[0]["target"], 500) << "of targets.def";
+  EXPECT_EQ(figures[0]["reached"], true);
+  EXPECT_EQ(figures[0]["better"], "less");
+  EXPECT_EQ(figures[0]["extrapolated"], true);
+  EXPECT_EQ(figures[1]["value"], 2);
+  EXPECT_EQ(figures[1]["better"], "more");
+  EXPECT_FALSE(figures[1].contains("target"));
 }
 
 }  // namespace

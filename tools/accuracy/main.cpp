@@ -23,8 +23,6 @@
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/report.h"
-#include "tools/streams.h"
-#include "tools/usage.h"
 
 namespace srjit {
 namespace {

@@ -6,7 +6,7 @@
 //   designs/       published evaluators that are measured in the same run (designs/baseline.h)
 //
 // Types: a scenario gets a Bench, the options of the run with the scenario's deadline, and gives samples to its Report
-// as Figures. A figure is one metric of a Subject; samples of times are in seconds, of rates per second.
+// as figures. A figure is one metric of a Subject; samples of times are in seconds, of rates per second.
 // Data and populations are in work.h; a failed measurement throws BenchFailure (failure.h) or CudaFailure.
 #pragma once
 
@@ -21,20 +21,11 @@
 
 #include "runtime/engine.h"
 #include "runtime/platform/clock.h"
-#include "tools/bench/failure.h"
+#include "tools/bench/designs/baseline.h"
 
 namespace srjit {
 
 using Json = nlohmann::ordered_json;
-
-/// One row of targets.def.
-struct Target {
-  std::string_view scenario;
-  std::string_view figure;  ///< Figure::name()
-  bool on_gpu;              ///< whether it holds for the GPU or for the processor
-  bool at_least;            ///< else at most
-  double value;             ///< in the figure's unit
-};
 
 /// What a figure is about: words for the table, and the same as facts for programs that read the JSON.
 struct Subject {
@@ -45,31 +36,16 @@ struct Subject {
   Subject with(std::string_view more, const Json& more_facts = Json::object()) const;
 };
 
-/// Samples of one metric, at least one. Its value is their median.
-struct Figure {
-  Subject subject;
-  std::string metric;
-  std::string unit;             ///< begins with the prefix that scales samples: "ms", "us/expression", "T nodes/s"
-  std::vector<double> samples;  ///< in the unit
-  std::string note = {};
-  bool extrapolated = false;  ///< scaled from fewer expressions or steps
+/// Precondition: `values` is not empty.
+double medianOf(std::vector<double> values);
 
-  std::string name() const { return subject.words + ": " + metric; }
-  double value() const;
-};
-
-/// The quantile `part` (0 to 1) of `values`, by linear interpolation between adjacent values. Precondition: `values` is
-/// not empty.
-double quantileOf(std::vector<double> values, double part);
-inline double medianOf(std::vector<double> values) { return quantileOf(std::move(values), 0.5); }
-
-/// The figures of a run: each is printed when it is added, and save() writes all as JSON. Not thread-safe.
+/// The figures of a run, which save() writes as JSON. Not thread-safe.
 class Report {
  public:
   /// `path` is where save() writes; empty for nowhere.
   Report(Json machine, std::string path) : machine_(std::move(machine)), path_(std::move(path)) {}
 
-  void add(const std::string& scenario, bool on_gpu, Figure figure);
+  void add(Json figure) { figures_.push_back(std::move(figure)); }
   void addFault(const std::string& scenario, const std::string& message);
   bool hasFaults() const noexcept { return !faults_.empty(); }
   /// A measurement that this machine cannot do, or that had no time; not a fault. Reported once.
@@ -123,18 +99,11 @@ struct Bench {
   /// Calls `body`, which returns a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
   /// run takes at most 3 samples in a fifth of the time.
   std::vector<double> sample(std::size_t count, double limit, const std::function<double()>& body) const;
-  /// Gives samples, in seconds or per second, to the report, in `unit`.
+  /// Prints a figure, the median of samples of one metric, and gives it to the report. There is at least one sample, in
+  /// seconds or per second; `unit` begins with the prefix that scales them: "ms", "us/expression", "T nodes/s".
+  /// `extrapolated`: scaled from fewer expressions or steps.
   void add(const Subject& subject, const char* metric, const char* unit, std::vector<double> samples,
            std::string note = {}, bool extrapolated = false) const;
-};
-
-/// One row of scenarios.def.
-struct Scenario {
-  const char* name;
-  double seconds;   ///< time limit on a GPU, designs included
-  bool reads_data;  ///< whether it takes Bench::data_file
-  const char* doc;
-  void (*run)(const Bench& bench);
 };
 
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) void bench##id(const Bench& bench);

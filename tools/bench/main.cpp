@@ -19,12 +19,20 @@
 
 #include "runtime/cache/file_trust.h"
 #include "tools/bench/work.h"
+#include "tools/options.h"
 #include "tools/report.h"
-#include "tools/streams.h"
-#include "tools/usage.h"
 
 namespace srjit {
 namespace {
+
+/// One row of scenarios.def.
+struct Scenario {
+  const char* name;
+  double seconds;
+  bool reads_data;
+  const char* doc;
+  void (*run)(const Bench& bench);
+};
 
 constexpr Scenario kScenarios[] = {
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, seconds, data, doc, bench##id},

@@ -48,13 +48,6 @@ BenchData formulaData(std::size_t rows) {
   return data;
 }
 
-BenchData firstRows(const BenchData& all, std::size_t rows) {
-  BenchData data = all;
-  for (std::vector<float>& column : data.columns) column.resize(rows);
-  data.target.resize(rows);
-  return data;
-}
-
 std::vector<Expression> populationOf(std::string_view name, std::size_t count, std::uint64_t seed) {
   if (name == "formula") return Generations(count, seed).current();
   return ExpressionGenerator(findPopulation(name, seed).value()).batch(count);

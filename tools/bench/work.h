@@ -1,6 +1,7 @@
-// What scenarios measure: data, populations, and the times of evaluations.
+// What scenarios measure: data, populations, the times of evaluations, and those of published designs on the same work.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,6 @@ BenchData randomData(std::size_t columns, std::size_t rows);
 BenchData positiveData(std::size_t columns, std::size_t rows);
 /// The variables of the formula of tests/generators/klein_nishina.h on (0.5, 3), and its values as the target.
 BenchData formulaData(std::size_t rows);
-BenchData firstRows(const BenchData& all, std::size_t rows);
 
 /// Expressions of a population of tests/generators/population.h, or "formula": mutated copies of a formula
 /// (klein_nishina.h). The only place where a population is made.
@@ -89,5 +89,24 @@ Series timeSeries(const Bench& bench, const Engine& engine, const Program& progr
 
 /// Throws BenchFailure that names `what`, if one number has other bits.
 void requireSameBits(std::span<const double> numbers, std::span<const double> expected, const std::string& what);
+
+/// The work of a design. References must outlive the runs.
+struct DesignWork {
+  Subject subject;
+  const BenchData& data;
+  std::span<const Expression> expressions;
+  int steps = 1;                ///< evaluations, each with new parameters
+  double frontend_seconds = 0;  ///< time from text to expressions, common to all designs
+  /// If set, a sample is one preparation and one step for losses of expressions that it returns, new ones of the same
+  /// kind and number each time; else one preparation counts, and `steps`. Designs that compile are then left out.
+  std::function<std::vector<Expression>()> renewed = {};
+};
+
+/// Runs every design for the selected results, in about `seconds` altogether, and adds their figures. Each is checked
+/// before it is timed, and the sums of the timed run are checked again. An error after construction is a fault; a
+/// design that cannot be constructed on this machine, or has no time left, is reported as not run. If there is too
+/// little time for all expressions, measures two evenly spread samples of different size and extrapolates linearly;
+/// omitted steps count with the median of the others. Throws nothing.
+void runDesigns(const Bench& bench, const DesignWork& work, double seconds);
 
 }  // namespace srjit

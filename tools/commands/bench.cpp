@@ -10,9 +10,8 @@
 #include <fmt/format.h>
 
 #include "tools/commands.h"
-#include "tools/failure.h"
 #include "tools/options.h"
-#include "tools/streams.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {
@@ -44,7 +43,7 @@ Runner defineBench(CLI::App& app) {
              "  all             all of these; also 'scenarios'\n"
              "Examples:\n"
              "  sr-jit bench thesis-1 --result losses --json thesis-1.json\n"
-             "  sr-jit bench modes functions --device cpu\n"
+             "  sr-jit bench modes fresh --device cpu\n"
              "  sr-jit bench all --quick --device cpu --json all.json");
   return [&app] { return becomeBenchmark(app.remaining()); };
 }

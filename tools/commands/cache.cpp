@@ -8,8 +8,8 @@
 #include "ir/text/lexer.h"
 #include "runtime/cache/kernels.h"
 #include "tools/commands.h"
-#include "tools/failure.h"
 #include "tools/options.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -17,8 +17,8 @@
 #include "compiler/target/architecture.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
-#include "tools/failure.h"
 #include "tools/kernel_options.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {

@@ -6,10 +6,9 @@
 #include "passes/pass.h"
 #include "passes/rewrite_log.h"
 #include "tools/commands.h"
-#include "tools/explain/graphs.h"
-#include "tools/explain/line_diff.h"
-#include "tools/failure.h"
+#include "tools/explain/stages.h"
 #include "tools/options.h"
+#include "tools/report.h"
 
 namespace srjit {
 namespace {
@@ -29,8 +28,8 @@ struct Step {
   std::string pass;
   std::size_t nodes;
   double seconds;
-  std::string graph;              ///< only if asked for
-  std::vector<DiffLine> changes;  ///< only if asked for; none where nothing changed
+  std::string graph;                       ///< only if asked for
+  std::vector<explain::DiffLine> changes;  ///< only if asked for; none where nothing changed
 };
 
 /// The graph from the expressions to the end.
@@ -75,7 +74,7 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   Stages stages;
   stages.nodes = input.size();
   if (!options.print_after.empty() || options.print_changed) stages.input = printDag(input, numbers);
-  std::vector<std::string> before = splitLines(stages.input);
+  std::vector<std::string> before = explain::splitLines(stages.input);
   const auto isShown = [&](const std::string& pass) {
     return options.print_after == "all" || options.print_after == pass;
   };
@@ -85,8 +84,8 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
     if (isShown(pass.name)) step.graph = printDag(dag, numbers);
     if (options.dot && isShown(pass.name)) stages.graphs.push_back({"after " + pass.name, dag});
     if (!options.print_changed) return;
-    std::vector<std::string> after = splitLines(printDag(dag, numbers));
-    if (after != before) step.changes = lineDiff(before, after);
+    std::vector<std::string> after = explain::splitLines(printDag(dag, numbers));
+    if (after != before) step.changes = explain::lineDiff(before, after);
     before = std::move(after);
   };
   const Dag result = pipeline.run(std::move(input), PassContext{options.math}, observe);
@@ -141,7 +140,7 @@ std::string textReport(const Stages& stages) {
   for (const Step& step : stages.steps) {
     if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
     if (!step.changes.empty()) text += fmt::format("; changed by {}\n", step.pass);
-    for (const DiffLine& line : step.changes) text += fmt::format("{} {}\n", line.sign, line.text);
+    for (const auto& [sign, line] : step.changes) text += fmt::format("{} {}\n", sign, line);
   }
   text += "; result\n" + stages.result;
   for (std::size_t i = 0; i < stages.roots.size(); ++i) text += fmt::format("; root {}: {}\n", i, stages.roots[i]);
@@ -155,7 +154,7 @@ std::string jsonReport(const Stages& stages) {
   for (const Step& step : stages.steps) {
     Json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
     if (!step.graph.empty()) entry["graph"] = step.graph;
-    for (const DiffLine& line : step.changes) entry["changes"].push_back(fmt::format("{} {}", line.sign, line.text));
+    for (const auto& [sign, line] : step.changes) entry["changes"].push_back(fmt::format("{} {}", sign, line));
     object["passes"].push_back(std::move(entry));
   }
   object["graph"] = stages.result;

@@ -45,7 +45,7 @@ ExitStatus evaluateAs(Evaluation& evaluation, const EvaluationOptions& options) 
     if (options.json) {
       writeJson<T>(out, evaluation.lines, columns);
     } else {
-      writeMatrix<T>(out, columns, matrixFormat(options.out));
+      writeMatrix<T>(out, columns, options.out);
     }
   });
 }

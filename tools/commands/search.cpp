@@ -8,16 +8,13 @@
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
-#include "tools/failure.h"
 #include "tools/files/checkpoint.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
+#include "tools/report.h"
 #include "tools/search/link.h"
-#include "tools/search/report/front_text.h"
-#include "tools/search/report/gnuplot.h"
-#include "tools/search/report/plot.h"
+#include "tools/search/report.h"
 #include "tools/search/rows.h"
-#include "tools/streams.h"
 
 namespace srjit {
 namespace {

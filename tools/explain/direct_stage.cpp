@@ -5,7 +5,6 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "tools/explain/graphs.h"
 #include "tools/explain/stages.h"
 
 namespace srjit {

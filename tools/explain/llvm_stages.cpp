@@ -8,7 +8,6 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/nvptx/kernels.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

@@ -8,7 +8,6 @@
 #include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

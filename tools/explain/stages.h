@@ -1,17 +1,59 @@
-// The parts of an explanation that are code or numbers about it.
+// The parts of an explanation: graphs (expressions, passes, rules, derivatives), code, and numbers about it.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/sass/instruction.h"
+#include "passes/dag.h"
+#include "passes/rewrite_log.h"
 #include "runtime/engine.h"
-#include "tools/explain/graphs.h"
+#include "tools/explain/explanation.h"
 
 namespace srjit::explain {
+
+using Id = std::string;
+using Ids = std::vector<Id>;
+
+/// Gives the nodes of graphs their ids, in the order in which graphs are seen. Not thread-safe.
+class NodeNames {
+ public:
+  /// The ids of the nodes of `dag`, by NodeId.
+  Ids of(const Dag& dag);
+  /// The operators of `dag` in order: ids, and texts as printDag() prints them.
+  std::vector<std::pair<Id, std::string>> linesOf(const Dag& dag);
+
+ private:
+  NodeNumbers numbers_;
+};
+
+/// The graph that code is made of, and the ids of its nodes.
+struct FinalGraph {
+  Dag dag;
+  Ids ids;  ///< by NodeId
+};
+
+/// What the roots of the pass `differentiate` are, in order.
+std::vector<std::string> derivativeRootNames(std::span<const Expression> batch);
+
+/// Runs the passes. Sets the members `sources`, `nodes`, `graphs` and, with parameters, `gradient`; else adds a notice.
+/// Errors: kInvalid, a text that is not that of its expression.
+Result<FinalGraph> addGraphs(const Request& request, Json& to);
+
+/// A sign, ' ' for a line of both, '-' only of the first, '+' only of the second; and the line.
+using DiffLine = std::pair<char, std::string>;
+
+/// The lines of both lists in order, with a longest common subsequence as lines of both. Where the
+/// part between the common beginning and end is long, all of it counts as different.
+std::vector<DiffLine> lineDiff(std::span<const std::string> first, std::span<const std::string> second);
+
+/// The lines of a text.
+std::vector<std::string> splitLines(std::string_view text);
 
 /// A line of a stage's text.
 struct Line {

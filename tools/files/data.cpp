@@ -118,20 +118,16 @@ Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::
   return roles;
 }
 
-MatrixFormat matrixFormat(std::string_view path) noexcept {
-  return path.ends_with(".npy") ? MatrixFormat::kNpy : MatrixFormat::kCsv;
-}
-
 template <class T>
-void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, MatrixFormat format) {
-  if (format == MatrixFormat::kNpy) {
+void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, std::string_view path) {
+  if (path.ends_with(".npy")) {
     writeNpy(out, columns);
   } else {
     writeCsv(out, columns);
   }
 }
-template void writeMatrix(OutputFile&, std::span<const std::span<const float>>, MatrixFormat);
-template void writeMatrix(OutputFile&, std::span<const std::span<const double>>, MatrixFormat);
+template void writeMatrix(OutputFile&, std::span<const std::span<const float>>, std::string_view);
+template void writeMatrix(OutputFile&, std::span<const std::span<const double>>, std::string_view);
 
 void appendNumber(std::string& text, double value, Precision precision) {
   if (std::isnan(value)) {  // to_chars() would show the sign, which means nothing

@@ -65,15 +65,11 @@ struct Roles {
 /// `weights` (empty: none). Errors (kInvalid) name the columns there are.
 Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::string_view weights);
 
-enum class MatrixFormat { kCsv, kNpy };
-
-/// kNpy for a name that ends in .npy, else kCsv.
-MatrixFormat matrixFormat(std::string_view path) noexcept;
-
-/// Writes a matrix of rows x columns.size(): CSV with the header e0,e1,... or .npy in Fortran order with elements of
-/// type T, float or double. CSV numbers are the shortest that read back exactly. Columns must be equally long.
+/// Writes a matrix of rows x columns.size(), for a `path` that ends in .npy in that format, in Fortran order with
+/// elements of type T, float or double; else CSV with the header e0,e1,... CSV numbers are the shortest that read back
+/// exactly. Columns must be equally long.
 template <class T>
-void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, MatrixFormat format);
+void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, std::string_view path);
 
 /// Appends the shortest decimal that reads back as `value` in `precision`; "nan", "inf" and "-inf" for the others.
 void appendNumber(std::string& text, double value, Precision precision);

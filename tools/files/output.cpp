@@ -24,7 +24,6 @@
 #include "compiler/lowering/llvm_scope.h"
 #include "tools/files/read.h"
 #include "tools/report.h"
-#include "tools/streams.h"
 
 namespace srjit {
 namespace {

@@ -17,8 +17,7 @@
 
 #include "ir/mix.h"
 #include "runtime/platform/guarded.h"
-#include "tools/failure.h"
-#include "tools/search/archive.h"
+#include "tools/report.h"
 #include "tools/search/closing.h"
 #include "tools/search/group.h"
 #include "tools/search/setup.h"

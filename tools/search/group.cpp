@@ -10,7 +10,7 @@
 
 #include "ir/mix.h"
 #include "runtime/platform/deadline.h"
-#include "tools/search/archive.h"
+#include "tools/search/closing.h"
 
 namespace srjit::search {
 namespace {

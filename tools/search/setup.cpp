@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ir/mix.h"
-#include "tools/failure.h"
+#include "tools/report.h"
 
 namespace srjit::search {
 namespace {

@@ -14,7 +14,6 @@
 #include "tests/generators/population.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/tools/process.h"
-#include "tools/explain/line_diff.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

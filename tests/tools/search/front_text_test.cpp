@@ -1,4 +1,4 @@
-#include "tools/search/report/front_text.h"
+#include "tools/search/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

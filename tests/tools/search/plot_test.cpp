@@ -1,4 +1,4 @@
-#include "tools/search/report/plot.h"
+#include "tools/search/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 
 #include "ir/text.h"
 #include "tests/generators/scratch.h"
-#include "tools/search/report/gnuplot.h"
 
 namespace srjit::search {
 namespace {

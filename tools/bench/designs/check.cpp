@@ -1,4 +1,4 @@
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -116,11 +115,12 @@ void checkStepSize(std::size_t got, std::size_t expected, const char* what) {
 }
 
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BenchData& data,
-                                std::span<const double> parameters, const BaselineCheckOptions& options) {
+                                std::span<const double> parameters, std::uint64_t seed, std::size_t sampled,
+                                std::size_t rows_of_each) {
   const std::size_t rows = data.target.size();
-  Random random(options.seed);
+  Random random(seed);
   const std::size_t most = std::max<std::size_t>(1, kMostPredictions / rows);
-  const Sample sample = draw(random, expressions, data, parameters, std::min(options.expressions, most));
+  const Sample sample = draw(random, expressions, data, parameters, std::min(sampled, most));
   std::vector<float> predictions(sample.expressions.size() * rows);
   std::vector<double> sums(sample.expressions.size());
   baseline.prepare(sample.expressions);
@@ -134,7 +134,7 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
       own.push_back(static_cast<double>(static_cast<float>(sample.parameters[first_parameter++])));
     }
     const std::span<const float> values = std::span(predictions).subspan(i * rows, rows);
-    for (std::size_t k = 0; k < options.rows; ++k) {
+    for (std::size_t k = 0; k < rows_of_each; ++k) {
       const std::size_t row = random.below(rows);
       checkRow(sample.expressions[i], sample.numbers[i], row, data, own, static_cast<double>(values[row]), agreement);
     }

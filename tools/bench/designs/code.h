@@ -1,19 +1,37 @@
-// The forms that the designs give to expressions: programs of tokens, trees in arrays, PTX and CUDA C++.
+// The operators of the designs, and the forms that these give to expressions: programs of tokens, trees in arrays, PTX
+// and CUDA C++.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/image_maker.h"
 #include "ir/expression.h"
 #include "ir/numeric.h"
+#include "ir/ops.h"
 
 namespace srjit {
 
 /// Capacity of the interpreters' stacks, in values.
 inline constexpr std::size_t kStackEntries = 64;
+
+/// An operator of the designs.
+struct BaselineOp {
+  Op op;
+  /// Instructions from {x} and {y} to {r}, which is a different register; temporaries are %ta to %tc (f32), %ia and %ib
+  /// (b32), %pa and %pb (predicates).
+  const char* ptx;
+  const char* cuda;  ///< C++ expression of {x} and {y}, for a compiler with approximate arithmetic
+};
+/// All rows, in the order of the table.
+std::span<const BaselineOp> allBaselineOps() noexcept;
+/// The number of an operator's row. Throws BenchFailure (kUnsupported) for an operator without a row.
+std::size_t baselineOpNumber(Op op);
+/// A cell with operands and result filled in.
+std::string fillBaselineOp(const char* cell, std::string_view x, std::string_view y, std::string_view r);
 
 /// A token of an expression in postfix order, in 8 bytes.
 struct StackToken {
@@ -50,8 +68,6 @@ struct CachePlan {
   /// First a program for each cached column, then one for each expression, which reads them as tokens kCached.
   StackPrograms programs;
   std::size_t cached = 0;
-  std::size_t tokens = 0;   ///< tokens of the given expressions
-  std::size_t covered = 0;  ///< of these, tokens inside of cached subtrees
 };
 
 /// Finds equal subtrees by hashing from the leaves up; parameters of two expressions are never equal. Caches the
@@ -89,17 +105,15 @@ inline constexpr const char* kExpressionKernel = "expression";
 std::string transpile(const Expression& expression);
 
 /// Expressions as one kernel in CUDA C++, population(columns, rows, parameters, target, out, first), whose block row y
-/// evaluates the expression `first + y` by a switch; parameters are those of all these expressions, `out` is for
-/// expression `first`. In `fast` a thread has one row, and functions are approximated as operators.def says. Otherwise
-/// a thread goes on with further rows if the grid is smaller, and the functions of functions.def are CUDA's own. Throws
-/// BenchFailure for an operator that the designs lack.
+/// evaluates the expression `first + y` by a switch, one row per thread; parameters are those of all these expressions,
+/// `out` is for expression `first`. Throws BenchFailure for an operator that the designs lack.
 inline constexpr const char* kPopulationKernel = "population";
-std::string cudaSource(std::span<const Expression> expressions, Math math);
+std::string cudaSource(std::span<const Expression> expressions);
 
-/// Compiles such a source by NVRTC, which is loaded at first use, for `arch` ("sm_90"), to machine code or to PTX; in
-/// `fast` with --use_fast_math. Errors: kMachine without libnvrtc (or one that lacks an entry), kCompile with its log.
+/// Compiles such a source by NVRTC, which is loaded at first use, with --use_fast_math for `arch` ("sm_90"), to machine
+/// code or to PTX. Errors: kMachine without libnvrtc (or one that lacks an entry), kCompile with its log.
 /// Thread-safe.
-Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx, Math math);
+Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx);
 /// Whether compileCuda() finds the library.
 bool hasNvrtc();
 

@@ -7,7 +7,7 @@
 
 #include "ir/rows.h"
 #include "runtime/platform/clock.h"
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/device.h"
 
 namespace srjit {

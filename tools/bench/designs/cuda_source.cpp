@@ -1,5 +1,6 @@
 // MIT's compiler: CUDA C++ for the population, 100 expressions per module, compiled by NVRTC one after another.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <vector>
 
@@ -7,10 +8,9 @@
 
 #include "compiler/kernels/assembler.h"
 #include "compiler/loader/shared_library.h"
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -30,7 +30,11 @@ __device__ __forceinline__ float power(float x, float y) {
 
 )";
 
-constexpr const char* kOneRow = R"(  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
+constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
+    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
+    const float* __restrict__ target, void* out, unsigned first) {{
+  __shared__ float warp_sums[4];
+  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned row = min(place, rows - 1);
   float value = 0.0f;
   switch (first + blockIdx.y) {{
@@ -41,29 +45,7 @@ constexpr const char* kOneRow = R"(  const unsigned place = blockIdx.x * blockDi
   }}
   const float difference = value - target[row];
   float sum = place < rows ? difference * difference : 0.0f;
-)";
-
-// Not in the published design: NVRTC takes longer for a loop.
-constexpr const char* kManyRows = R"(  float sum = 0.0f;
-  for (Size row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x) {{
-    float value = 0.0f;
-    switch (first + blockIdx.y) {{
-{}    }}
-    if (target == nullptr) {{
-      static_cast<float*>(out)[static_cast<Size>(blockIdx.y) * rows + row] = value;
-    }} else {{
-      const float difference = value - target[row];
-      sum += difference * difference;
-    }}
-  }}
-  if (target == nullptr) return;
-)";
-
-constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
-    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
-    const float* __restrict__ target, void* out, unsigned first) {{
-  __shared__ float warp_sums[4];
-{}  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
   if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
   __syncthreads();
   if (threadIdx.x == 0) {{
@@ -73,26 +55,8 @@ constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(
 }}
 )";
 
-// NVRTC has the functions of <cmath> only in the global namespace.
-std::string libraryFunctions() {
-  std::string code = "#define std\n";
-  for (const LibraryFunction& function : allLibraryFunctions()) {
-    code += fmt::format("static __device__ __forceinline__ float library_{}(float x, float y) {{ return {}; }}\n",
-                        infoOf(function.op).name, function.code);
-  }
-  return code + '\n';
-}
-
-std::string cellOf(Op op, Math math) {
-  const auto functions = allLibraryFunctions();
-  if (math != Math::kFast && std::ranges::find(functions, op, &LibraryFunction::op) != functions.end()) {
-    return fmt::format("library_{}({{x}}, {{y}})", infoOf(op).name);
-  }
-  return allBaselineOps()[baselineOpNumber(op)].cuda;
-}
-
 // A function of straight-line code; its first parameter has index `first_parameter`.
-std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter, Math math) {
+std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter) {
   std::string code = fmt::format(
       "__device__ __forceinline__ float expression{}(const float* __restrict__ row, Size rows, const float* "
       "__restrict__ p) {{\n",
@@ -116,7 +80,7 @@ std::string functionOf(const Expression& expression, std::size_t number, std::si
         const std::size_t arity = static_cast<std::size_t>(token.arity());
         const std::string y = arity == 2 ? fmt::format("v{}", stack.back()) : "0.0f";
         const std::string x = fmt::format("v{}", stack[stack.size() - arity]);
-        value = fillBaselineOp(cellOf(token.op, math).c_str(), x, y, "");
+        value = fillBaselineOp(allBaselineOps()[baselineOpNumber(token.op)].cuda, x, y, "");
         stack.resize(stack.size() - arity);
         break;
       }
@@ -127,16 +91,10 @@ std::string functionOf(const Expression& expression, std::size_t number, std::si
   return code + fmt::format("  return v{};\n}}\n\n", stack.back());
 }
 
-/// Blocks that occupy a multiprocessor.
-constexpr unsigned kFullBlocks = 16;
-
 class NvrtcBaseline final : public DeviceBaseline {
  public:
-  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, Math math)
-      : DeviceBaseline(std::move(device), data), math_(math), row_blocks_(rowBlocks()) {
-    if (!hasNvrtc()) must(compileCuda("", cuda().limits().arch, false, math));
-    if (math != Math::kFast)
-      row_blocks_ = std::min(row_blocks_, std::size_t{kFullBlocks} * cuda().limits().multiprocessors);
+  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BenchData& data) : DeviceBaseline(std::move(device), data) {
+    if (!hasNvrtc()) must(compileCuda("", cuda().limits().arch, false));
   }
 
  private:
@@ -146,8 +104,8 @@ class NvrtcBaseline final : public DeviceBaseline {
     clearModules();
     for (std::size_t first = 0; first < expressions.size(); first += kNvrtcModuleExpressions) {
       const std::size_t count = std::min(kNvrtcModuleExpressions, expressions.size() - first);
-      kernels_.push_back(load(must(compileCuda(cudaSource(expressions.subspan(first, count), math_),
-                                               cuda().limits().arch, cuda().limits().needs_ptx, math_)),
+      kernels_.push_back(load(must(compileCuda(cudaSource(expressions.subspan(first, count)), cuda().limits().arch,
+                                               cuda().limits().needs_ptx)),
                               kPopulationKernel));
     }
   }
@@ -162,20 +120,32 @@ class NvrtcBaseline final : public DeviceBaseline {
       first_of_module = static_cast<std::uint32_t>(e % kNvrtcModuleExpressions);
       module_parameters = parameters() + offsets_[module * kNvrtcModuleExpressions] * sizeof(float);
       result = out + (e - first) * resultBytes(target);
-      run(kernels_[module], row_blocks_, end - e, arguments);
+      run(kernels_[module], rowBlocks(), end - e, arguments);
       e = end;
     }
   }
 
-  Math math_;
-  std::size_t row_blocks_;
   std::vector<std::uint32_t> offsets_;
   std::vector<Kernel> kernels_;
 };
 
+// The entries that are used, which return 0 for success. Source: NVRTC documentation, CUDA 13.0; all have had the same
+// signature since CUDA 11.1.
+#define SRJIT_FOR_NVRTC(ENTRY)                                                                       \
+  ENTRY(nvrtcCreateProgram, (void** program, const char* source, const char* name, int header_count, \
+                             const char* const* headers, const char* const* include_names))          \
+  ENTRY(nvrtcDestroyProgram, (void** program))                                                       \
+  ENTRY(nvrtcCompileProgram, (void* program, int option_count, const char* const* options))          \
+  ENTRY(nvrtcGetProgramLogSize, (void* program, std::size_t* bytes))                                 \
+  ENTRY(nvrtcGetProgramLog, (void* program, char* log))                                              \
+  ENTRY(nvrtcGetCUBINSize, (void* program, std::size_t* bytes))                                      \
+  ENTRY(nvrtcGetCUBIN, (void* program, char* code))                                                  \
+  ENTRY(nvrtcGetPTXSize, (void* program, std::size_t* bytes))                                        \
+  ENTRY(nvrtcGetPTX, (void* program, char* code))
+
 struct Nvrtc {
 #define SRJIT_NVRTC(name, parameters) int(*name) parameters = nullptr;
-#include "tools/bench/designs/nvrtc.def"
+  SRJIT_FOR_NVRTC(SRJIT_NVRTC)
 #undef SRJIT_NVRTC
 };
 
@@ -183,7 +153,7 @@ Result<Nvrtc> bindAll(const SharedLibrary& library) {
   Nvrtc entries;
 #define SRJIT_NVRTC(name, parameters) \
   if (const Status status = library.bind(entries.name, #name); !status) return status.error();
-#include "tools/bench/designs/nvrtc.def"
+  SRJIT_FOR_NVRTC(SRJIT_NVRTC)
 #undef SRJIT_NVRTC
   return entries;
 }
@@ -215,11 +185,10 @@ class CudaProgram {
   CudaProgram(const CudaProgram&) = delete;
   CudaProgram& operator=(const CudaProgram&) = delete;
 
-  Result<KernelImage> compile(const std::string& arch, bool to_ptx, Math math) {
+  Result<KernelImage> compile(const std::string& arch, bool to_ptx) {
     const std::string architecture =
         fmt::format("--gpu-architecture={}_{}", to_ptx ? "compute" : "sm", arch.substr(arch.find('_') + 1));
-    std::vector<const char*> options = {architecture.c_str(), "--std=c++17"};
-    if (math == Math::kFast) options.push_back("--use_fast_math");
+    const std::array options = {architecture.c_str(), "--std=c++17", "--use_fast_math"};
     if (code_ == 0) code_ = library_.nvrtcCompileProgram(program_, static_cast<int>(options.size()), options.data());
     KernelImage image{.code = {}, .is_ptx = to_ptx, .kernels = {}};
     const auto sizeOf = to_ptx ? library_.nvrtcGetPTXSize : library_.nvrtcGetCUBINSize;
@@ -248,30 +217,28 @@ class CudaProgram {
 
 }  // namespace
 
-std::string cudaSource(std::span<const Expression> expressions, Math math) {
-  std::string source = kHead + (math == Math::kFast ? std::string() : libraryFunctions());
-  std::string cases;
+std::string cudaSource(std::span<const Expression> expressions) {
+  std::string source = kHead, cases;
   std::size_t first_parameter = 0;
   for (std::size_t e = 0; e < expressions.size(); ++e) {
-    source += functionOf(expressions[e], e, first_parameter, math);
+    source += functionOf(expressions[e], e, first_parameter);
     cases +=
         fmt::format("    case {0}:\n      value = expression{0}(columns + row, rows, parameters);\n      break;\n", e);
     first_parameter += expressions[e].parameterCount();
   }
-  const std::string body = fmt::format(fmt::runtime(math == Math::kFast ? kOneRow : kManyRows), cases);
-  return source + fmt::format(fmt::runtime(kKernel), body);
+  return source + fmt::format(kKernel, cases);
 }
 
-std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data, Math math) {
-  return std::make_unique<NvrtcBaseline>(std::move(cuda), data, math);
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data) {
+  return std::make_unique<NvrtcBaseline>(std::move(cuda), data);
 }
 
 bool hasNvrtc() { return nvrtc().ok(); }
 
-Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx, Math math) {
+Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx) {
   const Result<Nvrtc>& library = nvrtc();
   if (!library) return library.error();
-  return CudaProgram(*library, source).compile(arch, to_ptx, math);
+  return CudaProgram(*library, source).compile(arch, to_ptx);
 }
 
 }  // namespace srjit

@@ -7,7 +7,7 @@
 #include <tbb/parallel_for.h>
 
 #include "ir/numbers/rounding.h"
-#include "tools/bench/designs/check.h"
+#include "tools/bench/designs/baseline.h"
 
 namespace srjit {
 namespace {

@@ -79,17 +79,14 @@ std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal);
 /// An image of PTX text.
 KernelImage imageOfPtx(const std::string& ptx);
 
-/// The designs. Modules of NVRTC are bounded, since compile time grows superlinearly with their length. The published
-/// one is `fast`, with one row per thread; in other modes it has CUDA's own functions and several rows per thread, so
-/// that functions are timed rather than sums of blocks.
-enum class StackLaunches { kEach, kOnce };
+/// The designs. Modules of NVRTC are bounded, since compile time grows superlinearly with their length.
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data,
-                                            StackLaunches launches);
+                                            std::size_t expressions_per_launch);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 std::unique_ptr<Baseline> makeTreeBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 inline constexpr std::size_t kNvrtcModuleExpressions = 100;
-std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data, Math math);
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data);
 std::unique_ptr<Baseline> makeCpuSwitch(const BenchData& data);
 
 /// The frame of the kernels in PTX: a prologue that computes the row of a thread, code that leaves its value in %r, and
@@ -99,7 +96,7 @@ std::unique_ptr<Baseline> makeCpuSwitch(const BenchData& data);
 /// Begins a module with one kernel: `more_parameters` continues the list of parameters ("" or ", .param ..."),
 /// `declarations` are registers and memory of its own. Leaves the address of the row in the first column in %column,
 /// the bytes between columns in %pitch, and %row, the last row where it is %beyond the end. %a to %c (b64), %i and %j
-/// (b32), %x, %y, %t (f32) and %p are free, as are the temporaries of operators.def.
+/// (b32), %x, %y, %t (f32) and %p are free, as are the temporaries of operators (code.h).
 void beginBaselineKernel(std::string_view name, std::string_view more_parameters, std::string_view declarations,
                          std::string& ptx);
 /// Jumps to the label CASE_n for the n in %code, first <= n < last, by a binary search. Overwrites %p.

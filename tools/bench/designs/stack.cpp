@@ -7,10 +7,9 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
@@ -55,9 +54,9 @@ StackToken stackToken(const Token& token, std::uint32_t first_parameter) {
 
 class StackBaseline : public DeviceBaseline {
  public:
-  StackBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, StackLaunches launches)
+  StackBaseline(std::shared_ptr<const Cuda> device, const BenchData& data, std::size_t expressions_per_launch)
       : DeviceBaseline(std::move(device), data),
-        most_(launches == StackLaunches::kEach ? 1 : kMaxGridY),
+        most_(expressions_per_launch),
         kernel_(load(imageOfPtx(stackInterpreterPtx()), kStackKernel)) {}
 
  protected:
@@ -90,7 +89,7 @@ class StackBaseline : public DeviceBaseline {
 class CacheBaseline final : public StackBaseline {
  public:
   CacheBaseline(std::shared_ptr<const Cuda> device, const BenchData& data)
-      : StackBaseline(std::move(device), data, StackLaunches::kOnce) {}
+      : StackBaseline(std::move(device), data, kMaxGridY) {}
 
  private:
   void build(std::span<const Expression> expressions) override {
@@ -202,7 +201,7 @@ class Planner {
   }
 
   CachePlan write(const std::vector<std::uint32_t>& cached) {
-    CachePlan plan{.programs = {}, .cached = cached.size(), .tokens = plain_.tokens.size()};
+    CachePlan plan{.programs = {}, .cached = cached.size()};
     for (const std::uint32_t s : cached) {
       Subtree& subtree = subtrees_[s];
       subtree.column = static_cast<std::uint32_t>(plan.programs.size());
@@ -218,7 +217,6 @@ class Planner {
         const bool is_cached = subtree.column != kNone;
         plan.programs.tokens.push_back(is_cached ? StackToken{StackToken::kCached, subtree.column}
                                                  : plain_.tokens[i - 1]);
-        if (is_cached) plan.covered += subtree.size;
         i -= is_cached ? subtree.size : 1;
       }
       std::reverse(plan.programs.tokens.begin() + static_cast<std::ptrdiff_t>(begin), plan.programs.tokens.end());
@@ -275,8 +273,8 @@ std::string stackInterpreterPtx() {
 }
 
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data,
-                                            StackLaunches launches) {
-  return std::make_unique<StackBaseline>(std::move(cuda), data, launches);
+                                            std::size_t expressions_per_launch) {
+  return std::make_unique<StackBaseline>(std::move(cuda), data, expressions_per_launch);
 }
 
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BenchData& data) {

@@ -5,7 +5,6 @@
 
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
 
 namespace srjit {
 namespace {

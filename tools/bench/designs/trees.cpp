@@ -5,10 +5,9 @@
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
+#include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"
-#include "tools/bench/designs/tables.h"
-#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

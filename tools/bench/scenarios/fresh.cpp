@@ -13,7 +13,7 @@
 #include "runtime/engine/parts.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 namespace srjit {
 namespace {
@@ -86,11 +86,11 @@ class FreshBench {
     Tier served = tier;
     bench_.sample(kFreshSamples, kFreshSeconds, [&] {
       const FreshRun run = timeFresh(engine, data, next(), tier);
-      samples.push_back(run.times);
+      samples.push_back(run);
       served = run.program.status().tier;
       encoded_on_device = run.program.info().encoded_on_device;
-      one_call.push_back(timeOneCall(engine, data, next(), tier).seconds);
-      return run.times.total;
+      one_call.push_back(timeOneCall(engine, data, next(), tier).first);
+      return run.total;
     });
     const Subject named =
         inTier(subject, tier).with("", {{"served", nameOf(served)}, {"encoded_on_device", encoded_on_device}});
@@ -125,7 +125,7 @@ class FreshBench {
       machine.population_parts = parts;
       const Engine engine = must(createEngine(bench_.options(), machine));
       const Dataset data = must(engine.upload(columns_.view()));
-      const auto once = [&] { return timeOneCall(engine, data, next(), Tier::kAuto).seconds; };
+      const auto once = [&] { return timeOneCall(engine, data, next(), Tier::kAuto).first; };
       once();
       awaitDeviceEncoding(engine, data);
       bench_.add(subject_.with(fmt::format("in {} part{}", parts, parts == 1 ? "" : "s"), {{"parts", parts}}),
@@ -153,9 +153,9 @@ class FreshBench {
       const NextGeneration generation = halfKept(last, next(), ratios.size());
       const FreshRun after = timeFresh(engine_, data_, generation.expressions, Tier::kAuto);
       compareKept(generation, after.losses, before.losses);
-      half.push_back(after.times.total);
-      ratios.push_back(after.times.total / before.times.total);
-      return after.times.total;
+      half.push_back(after.total);
+      ratios.push_back(after.total / before.total);
+      return after.total;
     });
     const Subject subject = subject_.with("half of them of the generation before");
     bench_.add(subject, "token arrays to losses", "ms", half);
@@ -231,7 +231,8 @@ FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Ex
   return {times, std::move(losses.values), std::move(program)};
 }
 
-OneCall timeOneCall(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
+std::pair<double, std::vector<double>> timeOneCall(const Engine& engine, const Dataset& data,
+                                                   std::span<const Expression> generation, Tier tier) {
   const std::vector<double> parameters = parameterNumbers(parametersOf(generation), 0);
   const TokenArrays arrays = arraysOf(generation);
   const Stopwatch watch;

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tools/bench/work.h"
@@ -47,9 +48,7 @@ struct FreshTimes {
   double kernels = 0;               ///< of total, by the device's clock; 0 on a processor
   Seconds again = {};               ///< the same program once more, from parameters to losses
 };
-
-struct FreshRun {
-  FreshTimes times;
+struct FreshRun : FreshTimes {
   std::vector<double> losses;
   Program program;
 };
@@ -57,13 +56,10 @@ struct FreshRun {
 /// BenchFailure, also if an expression fails.
 FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
 
-struct OneCall {
-  double seconds;  ///< from token arrays to losses on the host
-  std::vector<double> losses;
-};
-/// The losses of `generation` in one call, which may prepare a part while the device evaluates another. Throws
-/// BenchFailure, also if an expression fails.
-OneCall timeOneCall(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
+/// Seconds from token arrays to losses on the host, and the losses of `generation`, in one call, which may prepare a
+/// part while the device evaluates another. Throws BenchFailure, also if an expression fails.
+std::pair<double, std::vector<double>> timeOneCall(const Engine& engine, const Dataset& data,
+                                                   std::span<const Expression> generation, Tier tier);
 
 /// Throws BenchFailure if the loss of a kept expression differs from the one before in any bit. Expressions have no
 /// parameters.

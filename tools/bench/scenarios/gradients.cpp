@@ -136,7 +136,7 @@ class GradientBench {
     OutputFile table = must(OutputFile::create((folder / fmt::format("{}.npy", work_.key)).string()));
     std::vector<std::span<const float>> columns(host_data_.columns.begin(), host_data_.columns.end());
     columns.emplace_back(host_data_.target);
-    writeMatrix<float>(table, columns, MatrixFormat::kNpy);
+    writeMatrix<float>(table, columns, ".npy");
     for (OutputFile* file : {&text, &table}) {
       if (const Status written = file->publish(); !written) throw BenchFailure{written.error()};
     }

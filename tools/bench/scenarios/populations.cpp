@@ -1,11 +1,10 @@
 // Random trees in all tiers, modes and precisions: rates of the kernels.
 #include <algorithm>
-#include <deque>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 namespace srjit {
 namespace {
@@ -39,7 +38,7 @@ void measureTier(const Bench& bench, const Engine& engine, const Subject& subjec
   bench.add(named, "making ready", "ms", {ready});
 }
 
-/// New parameters again and again, each waiting for the losses before, and with two evaluations in flight.
+/// New parameters again and again, each waiting for the losses before.
 void measureSteps(const Bench& bench, const Engine& engine, const Subject& subject, const Dataset& data) {
   GeneratorOptions options = *findPopulation("mixed");
   options.parameters = 2;
@@ -57,22 +56,8 @@ void measureSteps(const Bench& bench, const Engine& engine, const Subject& subje
     over.push_back(series.wall.back() / series.device.back());
     return series.wall.back();
   });
-  constexpr std::size_t kFlights = 20;
-  const std::vector<double> flights = bench.sample(9, 1, [&] {
-    const Stopwatch watch;
-    std::deque<Pending<Losses>> flying;
-    for (std::size_t i = 0; i < kFlights; ++i) {
-      flying.push_back(must(engine.submitLoss(program, data, parameters[i % parameters.size()])));
-      if (flying.size() < 2) continue;
-      must(std::move(flying.front()).result());
-      flying.pop_front();
-    }
-    must(std::move(flying.front()).result());
-    return watch.seconds() / kFlights / medianOf(series.device);
-  });
   const Subject named = subject.with("two parameters, interpreter, losses");
   bench.add(named, "host to host over kernels", "times", over);
-  bench.add(named, "two in flight, each over kernels", "times", flights);
 }
 
 void benchTrees(const Bench& bench, const std::string& population) {

@@ -1,11 +1,9 @@
 // Time to prepare expressions, by stage and by size: on one core and on all, from nothing and from the kernel cache.
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
-#include "tools/bench/designs/device.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 namespace srjit {
 namespace {
@@ -72,28 +70,9 @@ void benchSize(const Bench& bench, const StageSize& size, EngineOptions options)
   }
 }
 
-/// Preparation times of the published designs that compile.
-void benchCompilingDesigns(const Bench& bench) {
-  const std::vector<Expression> expressions = ofSize({30, kNvrtcModuleExpressions});
-  const BenchData data = randomData(kTreeColumns, 128);
-  for (const BaselineInfo& info : allBaselines()) {
-    if (!info.compiles) continue;
-    std::optional<DesignTimer> timer;
-    if (const Status made = caught([&] { timer.emplace(bench, info, data); }); !made) {
-      bench.report->addNotRun(bench.scenario, info.name, made.error().message);
-      continue;
-    }
-    // The first kernel loads the compiler.
-    timer->prepare(std::span(expressions).first(1));
-    bench.add({fmt::format("{} expressions of 30 nodes, {}", expressions.size(), info.name), {{"design", info.name}}},
-              "making ready", "s", {timer->prepare(expressions)}, info.doc);
-  }
-}
-
 }  // namespace
 
 void benchStages(const Bench& bench) {
-  if (bench.designs) benchCompilingDesigns(bench);
   const std::vector<StageSize> sizes =
       bench.quick ? std::vector<StageSize>{{10, 32}, {30, 16}, {100, 4}}
                   : std::vector<StageSize>{{10, 2048}, {30, 4096}, {100, 320}, {300, 96}, {1000, 32}};

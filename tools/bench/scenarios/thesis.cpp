@@ -6,10 +6,8 @@
 // compiled before, since they do not depend on the expressions and are compiled once per machine.
 #include <fmt/format.h>
 
-#include "runtime/cuda/handles.h"
 #include "tests/generators/enumeration.h"
-#include "tools/bench/designs/device.h"
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 #include "tools/files/data.h"
 
 namespace srjit {
@@ -41,20 +39,6 @@ BenchData thesisData(const Bench& bench, std::size_t rows) {
   return data;
 }
 
-/// Seconds of single copies of `bytes` from the GPU into `to`, which is pinned.
-std::vector<double> copySeconds(const Bench& bench, const std::shared_ptr<const Cuda>& cuda, std::span<float> to) {
-  const auto stream = std::make_shared<const Stream>(cuda);
-  const DeviceBuffer from(stream, to.size_bytes());
-  const auto copy = [&] {
-    const Stopwatch watch;
-    stream->copyToHost(to.data(), from.address(), to.size_bytes());
-    stream->synchronize();
-    return watch.seconds();
-  };
-  copy();
-  return bench.sample(9, 1, copy);
-}
-
 class Thesis {
  public:
   Thesis(const Bench& bench, std::size_t expressions, std::size_t rows)
@@ -82,7 +66,10 @@ class Thesis {
         measure(Tier::kInterpret, "losses", {}, 3, 0.05);
       }
     }
-    if (bench_.predictions) predictions();
+    if (bench_.predictions) {
+      std::vector<float> out(expressions_.size() * data_.rows());
+      measure(Tier::kAuto, "predictions", out, 3, 0.24);
+    }
     runDesigns(bench_, {subject_, data_, expressions_, steps_, frontend_seconds_}, 0.9 * bench_.left());
   }
 
@@ -112,8 +99,8 @@ class Thesis {
     return run;
   }
 
-  /// Samples of whole runs in a part of the time; their median.
-  double measure(Tier tier, const std::string& result, std::span<float> out, std::size_t most, double part) {
+  /// Samples of whole runs in a part of the time.
+  void measure(Tier tier, const std::string& result, std::span<float> out, std::size_t most, double part) {
     std::vector<ThesisRun> runs;
     bench_.sample(most, part * bench_.left(), [&] {
       runs.push_back(once(tier, out));
@@ -130,7 +117,7 @@ class Thesis {
       return medianOf(samples);
     };
     const double steps = steps_;
-    const double total = add(
+    add(
         "text to last result", "s", [](const ThesisRun& run) { return run.total(); },
         fmt::format("{} expressions had machine code at the end", status.compiled));
     frontend_seconds_ = add("of that, frontend", "ms", [](const ThesisRun& run) { return run.frontend; });
@@ -142,34 +129,6 @@ class Thesis {
     add("text to programs", "ms", [](const ThesisRun& run) { return run.frontend + run.compile; });
     add("one step, kernels", "ms", [=](const ThesisRun& run) { return run.kernels / steps; });
     add("one step, new parameters to results", "ms", [=](const ThesisRun& run) { return run.steps / steps; });
-    return total;
-  }
-
-  // To pinned memory, beside the plain copy, and to pageable memory.
-  void predictions() {
-    const std::size_t values = expressions_.size() * data_.rows();
-    double copies = 0;
-    if (bench_.onGpu()) {
-      const auto cuda = openBaselineDevice(bench_.ordinal());
-      PinnedBuffer out;
-      std::vector<double> seconds;
-      {
-        const CurrentContext current(*cuda);
-        out = PinnedBuffer(cuda, values * sizeof(float));
-        seconds = copySeconds(bench_, cuda, out.as<float>());
-      }
-      bench_.add(subject_, "one pinned copy of the matrix", "ms", seconds);
-      copies = medianOf(seconds) * steps_;
-      addOverCopies("predictions to pinned memory", out.as<float>(), copies);
-    }
-    std::vector<float> out(values);
-    addOverCopies("predictions", out, copies);
-  }
-
-  void addOverCopies(const std::string& result, std::span<float> out, double copies) {
-    const double total = measure(Tier::kAuto, result, out, 3, 0.12);
-    if (copies == 0) return;
-    bench_.add(subject_.with(result), "text to last result over the pinned copies", "times", {total / copies});
   }
 
   const Bench& bench_;

@@ -9,8 +9,8 @@
 #include "ir/text.h"
 #include "ir/text/lexer.h"
 #include "runtime/platform/guarded.h"
-#include "tools/failure.h"
 #include "tools/json.h"
+#include "tools/report.h"
 
 namespace srjit::search {
 namespace {

@@ -1,7 +1,8 @@
-#include "tools/bench/runs.h"
+#include "tools/bench/work.h"
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -9,10 +10,69 @@
 namespace srjit {
 namespace {
 
-// Small, since preparation is slow in some designs.
-constexpr BaselineCheckOptions kDesignCheck = {.seed = 1, .expressions = 16, .rows = 64};
 constexpr std::size_t kFirstSize = 32, kMostSteps = 100, kMostGenerations = 15, kQuickSteps = 5;
 constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
+
+/// Times one design. Throws what the design throws.
+class DesignTimer {
+ public:
+  /// Constructs the design; fails on a machine that cannot run it. `data` must outlive this.
+  DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data)
+      : data_(data), design_(info.make(data, bench.ordinal())) {}
+
+  /// Prepares it for these expressions, which must outlive the steps; returns seconds. The next step has number 0.
+  double prepare(std::span<const Expression> expressions) {
+    expressions_ = expressions;
+    const std::size_t parameters = parametersOf(expressions);
+    numbers_.clear();
+    for (int step = 0; step < 4; ++step) numbers_.push_back(parameterNumbers(parameters, step));
+    next_ = 0;
+    sums_.assign(expressions.size(), 0);
+    predictions_.clear();
+    const Stopwatch watch;
+    design_->prepare(expressions);
+    return watch.seconds();
+  }
+
+  /// One step with the parameters parameterNumbers(count, step number % 4). Kernel time is by the device's clock.
+  Seconds step(bool predictions) {
+    last_ = std::exchange(next_, (next_ + 1) % numbers_.size());
+    if (predictions) predictions_.resize(expressions_.size() * data_.rows());
+    const Stopwatch watch;
+    if (predictions) {
+      design_->predictions(numbers_[last_], predictions_);
+    } else {
+      design_->losses(numbers_[last_], sums_);
+    }
+    return {watch.seconds(), design_->kernelSeconds()};
+  }
+
+  /// Checks predictions and sums of a sample of expressions (checkBaseline()); to be prepared again afterwards.
+  std::string check(std::span<const Expression> expressions) {
+    const std::vector<double> parameters = parameterNumbers(parametersOf(expressions), 1);
+    // Few expressions, since preparation is slow in some designs.
+    return checkBaseline(*design_, expressions, data_, parameters, 1, 16, 64).text();
+  }
+
+  /// Compares the sums of the last step of losses with sr-jit's, on the processor in `precise`: designs compute
+  /// expressions as written, while rules of `fast` give numbers where designs give NaN (docs/accuracy.md).
+  SumAgreement compared() const {
+    const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kPrecise}));
+    const Program program = engine.compile(expressions_, {.tier = Tier::kInterpret});
+    const Dataset data = must(engine.upload(data_.view()));
+    const Losses own = must(engine.loss(program, data, numbers_[last_], {.kind = LossKind::kSse}));
+    return compareSums(sums_, own.values, data_.target);
+  }
+
+ private:
+  const BenchData& data_;
+  const std::unique_ptr<Baseline> design_;
+  std::span<const Expression> expressions_;
+  std::vector<std::vector<double>> numbers_;
+  std::size_t next_ = 0, last_ = 0;
+  std::vector<double> sums_;
+  std::vector<float> predictions_;
+};
 
 /// Times of `count` expressions; steps for losses and for predictions.
 struct SizeSeconds {
@@ -27,12 +87,11 @@ class DesignRun {
   DesignRun(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds)
       : bench_(bench), info_(info), work_(work), seconds_(seconds), timer_(bench, info, work.data) {}
 
-  /// Whether all was measured in less than a second.
-  bool run() {
+  void run() {
     note_ = fmt::format("{}; {}", info_.doc, timer_.check(work_.expressions));
     grow();
     timer_.step(false);
-    const SumAgreement agreement = timer_.compareSums();
+    const SumAgreement agreement = timer_.compared();
     const std::size_t measured = sizes_.back().count;
     fewer_ = measured < work_.expressions.size();
     note_ += fmt::format("; {}; {} of {} expressions", agreement.text(), measured, work_.expressions.size());
@@ -40,12 +99,11 @@ class DesignRun {
                                                {"measured", measured},
                                                {"sums_compared", agreement.compared},
                                                {"sums_finite", agreement.finite}});
-    double total = work_.renewed ? generations(seconds_ - watch_.seconds()) : 0;
-    const std::vector<bool> kinds = work_.renewed ? std::vector<bool>{} : wanted();
+    if (work_.renewed) return generations(seconds_ - watch_.seconds());
+    const std::vector<bool> kinds = wanted();
     for (std::size_t i = 0; i < kinds.size(); ++i) {
-      total = steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
+      steps(kinds[i], (seconds_ - watch_.seconds()) / static_cast<double>(kinds.size() - i));
     }
-    return !fewer_ && total < 1;
   }
 
  private:
@@ -97,8 +155,7 @@ class DesignRun {
                 ofAll(step.device, [=](const SizeSeconds& size) { return size.step[predictions].device; })});
   }
 
-  /// The total time.
-  double steps(bool predictions, double seconds) {
+  void steps(bool predictions, double seconds) {
     Series series;
     const std::size_t most = bench_.quick ? kQuickSteps : kMostSteps;
     const Stopwatch watch;
@@ -116,11 +173,10 @@ class DesignRun {
     bench_.add(subject, "one step", "ms", series.wall, {}, fewer_);
     const double work = nodesOf(work_.expressions) * static_cast<double>(work_.data.rows());
     bench_.add(subject, "rate of the kernels", "T nodes/s", series.rates(work), {}, fewer_);
-    return total;
   }
 
   /// Samples of preparation and one step together, each for new expressions.
-  double generations(double seconds) {
+  void generations(double seconds) {
     std::vector<double> totals, prepares;
     Series series;
     const std::size_t most = bench_.quick ? kQuickSteps : kMostGenerations;
@@ -134,7 +190,6 @@ class DesignRun {
     bench_.add(subject_, "expressions to losses", "ms", totals, note_, fewer_);
     bench_.add(subject_, "of that, making ready", "ms", prepares, {}, fewer_);
     bench_.add(subject_, "of that, kernels", "ms", series.device, {}, fewer_);
-    return medianOf(totals);
   }
 
   const Bench& bench_;
@@ -150,70 +205,23 @@ class DesignRun {
   std::vector<SizeSeconds> sizes_;
 };
 
-/// Whether it measured all in less than a second.
-bool runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds) {
-  const auto skip = [&](const std::string& reason) {
-    bench.report->addNotRun(bench.scenario, info.name, reason);
-    return false;
-  };
+void runDesign(const Bench& bench, const BaselineInfo& info, const DesignWork& work, double seconds) {
+  const auto skip = [&](const std::string& reason) { bench.report->addNotRun(bench.scenario, info.name, reason); };
   if (seconds < (bench.quick ? kQuickLeastSeconds : kLeastSeconds)) return skip("no time");
   std::optional<DesignRun> design;
   if (const Status made = caught([&] { design.emplace(bench, info, work, seconds); }); !made) {
     return skip(made.error().message);
   }
-  bool is_short = false;
-  if (const Status done = caught([&] { is_short = design->run(); }); !done) {
+  if (const Status done = caught([&] { design->run(); }); !done) {
     bench.report->addFault(bench.scenario, fmt::format("{}: {}", info.name, done.error().message));
   }
-  return is_short;
 }
 
 }  // namespace
 
-DesignTimer::DesignTimer(const Bench& bench, const BaselineInfo& info, const BenchData& data)
-    : data_(data), design_(info.make(data, bench.ordinal())) {}
-
-double DesignTimer::prepare(std::span<const Expression> expressions) {
-  expressions_ = expressions;
-  const std::size_t parameters = parametersOf(expressions);
-  numbers_.clear();
-  for (int step = 0; step < 4; ++step) numbers_.push_back(parameterNumbers(parameters, step));
-  next_ = 0;
-  sums_.assign(expressions.size(), 0);
-  predictions_.clear();
-  const Stopwatch watch;
-  design_->prepare(expressions);
-  return watch.seconds();
-}
-
-Seconds DesignTimer::step(bool predictions) {
-  last_ = std::exchange(next_, (next_ + 1) % numbers_.size());
-  if (predictions) predictions_.resize(expressions_.size() * data_.rows());
-  const Stopwatch watch;
-  if (predictions) {
-    design_->predictions(numbers_[last_], predictions_);
-  } else {
-    design_->losses(numbers_[last_], sums_);
-  }
-  return {watch.seconds(), design_->kernelSeconds()};
-}
-
-std::string DesignTimer::check(std::span<const Expression> expressions) {
-  const std::vector<double> parameters = parameterNumbers(parametersOf(expressions), 1);
-  return checkBaseline(*design_, expressions, data_, parameters, kDesignCheck).text();
-}
-
-SumAgreement DesignTimer::compareSums() const {
-  const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kPrecise}));
-  const Program program = engine.compile(expressions_, {.tier = Tier::kInterpret});
-  const Dataset data = must(engine.upload(data_.view()));
-  const Losses own = must(engine.loss(program, data, numbers_[last_], {.kind = LossKind::kSse}));
-  return srjit::compareSums(sums_, own.values, data_.target);
-}
-
-std::vector<BaselineInfo> runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
-  std::vector<BaselineInfo> all, fast;
-  if (!bench.designs) return fast;
+void runDesigns(const Bench& bench, const DesignWork& work, double seconds) {
+  if (!bench.designs) return;
+  std::vector<BaselineInfo> all;
   for (const BaselineInfo& info : allBaselines()) {
     if (!work.renewed || !info.compiles) all.push_back(info);
   }
@@ -221,10 +229,9 @@ std::vector<BaselineInfo> runDesigns(const Bench& bench, const DesignWork& work,
     // Time that one design does not use is shared by the next ones.
     const double share = std::min(seconds, bench.left()) / static_cast<double>(all.size() - i);
     const Stopwatch watch;
-    if (runDesign(bench, all[i], work, share)) fast.push_back(all[i]);
+    runDesign(bench, all[i], work, share);
     seconds -= watch.seconds();
   }
-  return fast;
 }
 
 }  // namespace srjit
