@@ -20,7 +20,6 @@
 #include "passes/members.h"
 #include "passes/rules/rewriter.h"
 #include "passes/rules/tables.h"
-#include "passes/schedule.h"
 
 namespace srjit {
 

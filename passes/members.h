@@ -1,4 +1,4 @@
-// The nodes that roots of a graph need, and the graph of one expression as these.
+// The nodes that roots of a graph need, their order of evaluation, and the graph of one expression as these.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace srjit {
 struct ExpressionGraph {
   const Dag& dag;  ///< may have dead nodes, and has constants as such
   std::span<const NodeId> roots;
-  /// The nodes that the roots need, each after its operands. In the order of evaluation (passes/schedule.h) if there
+  /// The nodes that the roots need, each after its operands. In the order of evaluation (Scheduler) if there
   /// are several roots, or values may have to be kept meanwhile: what a root needs is then before what only later ones
   /// need.
   std::span<const NodeId> members;
@@ -72,5 +72,20 @@ class RootMembers {
 
 /// Sorts nodes that a traversal from a root met, which are nearly in descending order, ascending.
 void sortMet(std::span<NodeId> nodes);
+
+/// Orders nodes of graphs of less than 2^31 nodes by their needs; keeps its working memory between calls. Not
+/// thread-safe.
+class Scheduler {
+ public:
+  /// The nodes that `roots` need, in the order of evaluation: of the operands of a node, that which needs most
+  /// registers first (Node::need); leaves just before they are used. `count` is the number of these nodes. Valid until
+  /// the next call. Linear, not recursive.
+  std::span<const NodeId> run(const Dag& dag, std::span<const NodeId> roots, std::size_t count);
+
+ private:
+  std::vector<std::uint8_t> listed_;  ///< by node
+  std::vector<NodeId> pending_;
+  std::vector<NodeId> order_;
+};
 
 }  // namespace srjit

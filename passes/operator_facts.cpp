@@ -17,16 +17,16 @@ namespace {
 /// The domain (ir/rows.h) in which a value, or a comparison, is the set of operands that it contains, and whether a
 /// step that computed it is approximate.
 struct Contents {
-  Contents(double literal) : set{0, literal == 0} {}
-  explicit Contents(OperandSet operands, bool approximate = false) : set(operands), is_approximate(approximate) {}
-  OperandSet set;
-  bool is_approximate = false;
+  Contents(double literal) : is_zero(literal == 0) {}
+  explicit Contents(unsigned bits, bool approximate)
+      : operands(static_cast<std::uint8_t>(bits)), is_approximate(approximate) {}
+  std::uint8_t operands = 0;
+  bool is_zero = false, is_approximate = false;
 };
 
 template <class... Values>
 Contents computed(bool is_approximate, const Values&... values) {
-  return Contents({static_cast<std::uint8_t>((0 | ... | values.set.bits)), false},
-                  (is_approximate || ... || values.is_approximate));
+  return Contents((0U | ... | values.operands), (is_approximate || ... || values.is_approximate));
 }
 
 Contents operator+(const Contents& x, const Contents& y) { return computed(false, x, y); }
@@ -69,7 +69,7 @@ void forEachRow(Op op, const std::array<std::span<const double>, kMaxArity>& ope
 struct Facts {
   bool exceptional = false, approximate = false;
   std::bitset<kMaxArity> hides, fails_beside;
-  std::array<OperandSet, kMaxArity> partials{};
+  std::array<std::optional<std::uint8_t>, kMaxArity> partials{};
 };
 
 void findExceptions(Op op, Facts& facts) {
@@ -96,11 +96,12 @@ void findExceptions(Op op, Facts& facts) {
 Facts factsFor(Op op) {
   Facts facts;
   findExceptions(op, facts);
-  const Contents x(OperandSet{1}), y(OperandSet{2}), z(OperandSet{4});
+  const Contents x(1, false), y(2, false), z(4, false);
   facts.approximate = applyRow(op, x, y, z).is_approximate;
-  const Contents result(OperandSet{static_cast<std::uint8_t>((1U << arityOf(op)) - 1)});
+  const Contents result((1U << arityOf(op)) - 1, false);
   for (int k = 0; k < kMaxArity; ++k) {
-    facts.partials[static_cast<std::size_t>(k)] = derivativeRow(op, k, x, y, z, result).set;
+    const Contents partial = derivativeRow(op, k, x, y, z, result);
+    if (!partial.is_zero) facts.partials[static_cast<std::size_t>(k)] = partial.operands;
   }
   return facts;
 }
@@ -117,7 +118,7 @@ const Facts& factsOf(Op op) {
 }  // namespace
 
 bool hasApproximateStep(Op op) noexcept { return factsOf(op).approximate; }
-OperandSet operandsOfPartial(Op op, int operand) noexcept {
+std::optional<std::uint8_t> operandsOfPartial(Op op, int operand) noexcept {
   return factsOf(op).partials[static_cast<std::size_t>(operand)];
 }
 bool mayBeExceptional(Op op) noexcept { return factsOf(op).exceptional; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ir/op.h"
 
@@ -13,16 +14,9 @@ namespace srjit {
 /// other kernels have the bits of valueOf() (passes/rules/rewriter.h).
 bool hasApproximateStep(Op op) noexcept;
 
-/// The operands that a partial derivative contains.
-struct OperandSet {
-  std::uint8_t bits = 0;  ///< operand k is bit k
-  bool is_zero = false;   ///< it is the number 0, as that of a step function
-
-  constexpr bool has(int operand) const noexcept { return (bits >> operand & 1U) != 0; }
-};
-
-/// The set of the partial derivative of `op` by operand 0, 1 or 2; of one past its arity, zero.
-OperandSet operandsOfPartial(Op op, int operand) noexcept;
+/// The operands that the partial derivative of `op` by operand 0, 1 or 2 contains: bit k is operand k. None if it is
+/// the number 0, as that of a step function, or by one past the arity.
+std::optional<std::uint8_t> operandsOfPartial(Op op, int operand) noexcept;
 
 /// Whether the value may be infinite or NaN over finite operands, by a pole, the end of its domain, or an overflow that
 /// operands of 10,000 give.

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "passes/rules/rewriter.h"
-#include "passes/rules/simplify.h"
 #include "passes/rules/tables.h"
 #include "passes/working_dag.h"
 

@@ -1,6 +1,9 @@
 #include "passes/working_dag.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "passes/pass.h"
 
 namespace srjit {
 
@@ -55,6 +58,23 @@ void WorkingDag::commit() {
   }
   next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(first));
   order_.swap(next_);
+}
+
+// Neither the order of operands nor the slots of parameters depend on the values: a literal parameter has the shapeHash
+// of a constant, so no operands are exchanged, and slots are numbered in the order of nodes.
+void hoistLiterals(WorkingDag& work, const PassContext&) {
+  Dag& dag = work.dag();
+  if (std::ranges::none_of(dag.parameters(), &ParameterSource::isLiteral)) {
+    dag.hoistConstants();
+    return;
+  }
+  // Some literals were hoisted before: a constant that equals one of them shares its parameter.
+  work.rebuild(
+      [&](NodeId id) {
+        const Node& node = dag.node(id);
+        return node.kind == Token::Kind::kConstant ? dag.literalParameter(node.value) : id;
+      },
+      [&](Op op, const Operands& operands) { return dag.apply(op, operands); });
 }
 
 }  // namespace srjit

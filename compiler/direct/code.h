@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
-#include <optional>
 #include <vector>
 
 #include "compiler/direct/registers.h"
@@ -26,20 +24,6 @@ enum class Opcode : std::uint8_t {
 #undef SRJIT_HALF
 };
 constexpr Opcode opcodeOf(sass::Form form) { return static_cast<Opcode>(form); }
-
-/// The instructions of a row of pairs.def: one or two.
-struct OpcodePair {
-  sass::Form lower;
-  std::optional<sass::Form> upper;
-  unsigned half = 0;  ///< of a pair that one instruction reads
-};
-inline constexpr OpcodePair kOpcodePairs[] = {
-#define SRJIT_PAIR(id, lower, upper, ...) {sass::Form::k##lower, sass::Form::k##upper},
-#define SRJIT_HALF(id, form, half) {sass::Form::k##form, {}, half},
-#include "compiler/direct/pairs.def"
-#undef SRJIT_PAIR
-#undef SRJIT_HALF
-};
 
 /// An instruction, or two, before registers are known; fields as in sass::Instruction.
 struct Operation {
@@ -76,8 +60,16 @@ inline constexpr auto kInstructionFacts = [] {
   };
 #undef SRJIT_SASS
 }();
+/// Rows of pairs.def.
+inline constexpr std::size_t kPairs = 0
+#define SRJIT_PAIR(...) +1
+#define SRJIT_HALF(...) +1
+#include "compiler/direct/pairs.def"
+#undef SRJIT_PAIR
+#undef SRJIT_HALF
+    ;
 inline constexpr auto kOpcodeFacts = [] {
-  std::array<OpcodeFacts, kInstructionFacts.size() + std::size(kOpcodePairs)> all{};
+  std::array<OpcodeFacts, kInstructionFacts.size() + kPairs> all{};
   auto next = std::ranges::copy(kInstructionFacts, all.begin()).out;
   const auto addPair = [&](sass::Form lower, std::uint8_t results, const std::array<std::uint8_t, 3>& sources) {
     *next = kInstructionFacts[static_cast<std::size_t>(lower)];

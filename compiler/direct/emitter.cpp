@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/allocate.h"
+#include "compiler/direct/loss.h"
 #include "compiler/direct/registers.h"
 #include "compiler/direct/schedule.h"
 #include "compiler/direct/select.h"
@@ -116,8 +117,8 @@ class Prologue {
   explicit Prologue(const DirectOptions& options) : options_(options), arguments_(options.architecture) {}
 
   direct::Code make() {
-    const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
-    code_.append({.opcode = direct::opcodeOf(bank.descriptor_load), .immediate = bank.descriptor});
+    code_.append({.opcode = direct::opcodeOf(sass::descriptorLoadOf(options_.architecture)),
+                  .immediate = architectureOf(options_.architecture).descriptor});
     const direct::ValueId lane = emitRow();
     const direct::ValueId y = code_.value({.opcode = Opcode::kS2rCtaY});
     const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
@@ -216,7 +217,7 @@ struct DirectEmitter::State {
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   void addTrace(std::size_t begin);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
-  bool generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines, DirectPart& part);
+  bool generate(std::span<const std::uint32_t> roots, bool keeps_many, bool subroutines, DirectPart& part);
 
   DirectOptions options;
   direct::RegisterFile file, file_of_calls;
@@ -232,19 +233,19 @@ struct DirectEmitter::State {
 
 // Appends the instructions of one group. Appends its entries to the tables.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  using enum direct::Selector::Keep;
   for (const bool subroutines : {true, false}) {
     if (subroutines && !options.subroutines) continue;
-    if (generate(roots, kMany, subroutines, part) || generate(roots, kFew, subroutines, part)) return true;
+    if (generate(roots, true, subroutines, part) || generate(roots, false, subroutines, part)) return true;
   }
   return false;
 }
 
-bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines,
+bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, bool keeps_many, bool subroutines,
                                     DirectPart& part) {
   constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from the start of a table
   const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
-  const direct::Sections sections = selector.select(roots, kept, subroutines, code, part.parameters, part.outputs);
+  const direct::Sections sections =
+      selector.select(roots, keeps_many, subroutines, code, part.parameters, part.outputs);
   const bool is_short = !code.isTooLong() && part.parameters.size() - numbers <= kMostNumbers;
   const bool has_subroutines = sections.subroutines != direct::Sections::kNone;
   const direct::RegisterFile& registers = has_subroutines ? file_of_calls : file;
@@ -288,9 +289,14 @@ void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, Direc
 
 // The nodes of the words of the last group, which begin at `begin`.
 void DirectEmitter::State::addTrace(std::size_t begin) {
-  const std::vector<std::vector<NodeId>> nodes = operation_nodes.byOperation(code.size());
-  trace->nodes.resize(begin);
-  for (const std::uint32_t operation : origins) trace->nodes.push_back(nodes[operation]);
+  std::ranges::sort(operation_nodes);
+  operation_nodes.erase(std::ranges::unique(operation_nodes).begin(), operation_nodes.end());
+  trace->resize(begin);
+  for (const std::uint32_t operation : origins) {
+    const auto nodes =
+        std::ranges::equal_range(operation_nodes, operation, {}, &std::pair<std::uint32_t, NodeId>::first);
+    for (std::vector<NodeId>& of_word = trace->emplace_back(); const auto& [at, node] : nodes) of_word.push_back(node);
+  }
 }
 
 DirectEmitter::DirectEmitter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -324,9 +330,9 @@ void DirectEmitter::emit(const Dag& dag, DirectPart& part) { state_->emit(dag, p
 
 DirectPart DirectEmitter::emit(const Dag& dag, DirectTrace& trace) {
   DirectPart part;
-  trace.nodes.clear();
+  trace.clear();
   state_->emit(dag, part, &trace);
-  trace.nodes.resize(part.words.size());
+  trace.resize(part.words.size());
   return part;
 }
 

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/instruction.h"
 #include "compiler/target/architecture.h"
 #include "ir/error.h"
@@ -126,10 +126,8 @@ struct DirectPart {
 /// to several nodes (a load of four numbers) or to none (the loop over rows, padding). The instructions of an operator
 /// are those that its row of ops.def appends; a column or number has those that load it, and
 /// stores belong to the root's node. Negation and magnitude have none, since most instructions take them as modifiers
-/// of operands.
-struct DirectTrace {
-  std::vector<std::vector<NodeId>> nodes;  ///< by word of DirectPart::words; ascending, each once
-};
+/// of operands. By word of DirectPart::words; ascending, each once.
+using DirectTrace = std::vector<std::vector<NodeId>>;
 
 /// Generates code; keeps its work arrays from one graph to the next.
 class DirectEmitter {

@@ -21,6 +21,17 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
+/// A scaled number, and the bits of the scale's exponent.
+struct Builder::Scaled {
+  Value value;
+  Word exponent;
+};
+
+/// A root and half its reciprocal, both near, and the rest of the root's square.
+struct Builder::NearRoot {
+  Value root, half_reciprocal, residue;
+};
+
 std::optional<Value> Builder::approximation(Function function, const Value& x, const Value& y) {
   const auto circular = [&](Mufu which) {
     return special(which, multiply(x, kTurnsPerRadian, sass::modifierOf(sass::Round::kTowardsZero)));

@@ -30,8 +30,9 @@ ValueId select(Code& code, PredicateId condition, ValueId x, ValueId y, unsigned
       width);
 }
 
+Opcode additionOf(unsigned width) { return width == 2 ? Opcode::kDAddRR : Opcode::kFAddRR; }
 ValueId addNumbers(Code& code, ValueId x, ValueId y, unsigned width) {
-  return code.value({.opcode = width == 2 ? Opcode::kDAddRR : Opcode::kFAddRR, .sources = {x, y, kRz}}, width);
+  return code.value({.opcode = additionOf(width), .sources = {x, y, kRz}}, width);
 }
 
 }  // namespace
@@ -64,24 +65,15 @@ void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width, PredicateId gu
                .sources = {x, kRz, kRz}});
 }
 
-void Butterfly::begin(Kind kind, unsigned first_level) {
-  kind_ = kind;
+void Butterfly::begin(Opcode add, unsigned first_level) {
+  add_ = add;
   first_level_ = first_level;
   waiting_.fill(kRz);
 }
 
-ValueId Butterfly::add(Code& code, ValueId x, ValueId y) const {
-  if (kind_ == Kind::kInteger) return code.value({.opcode = Opcode::kIAdd3RRR, .sources = {x, y, kRz}});
-  return addNumbers(code, x, y, width());
-}
-
 ValueId Butterfly::receive(Code& code, unsigned level, ValueId x) const {
-  const Opcode opcode = kind_ == Kind::kDouble ? Opcode::kShflPair : Opcode::kShflBfly;
+  const Opcode opcode = width() == 2 ? Opcode::kShflPair : Opcode::kShflBfly;
   return code.value({.opcode = opcode, .sources = {x, kRz, kRz}, .immediate = 1U << level}, width());
-}
-
-ValueId Butterfly::addNeighbour(Code& code, unsigned level, ValueId x) const {
-  return add(code, x, receive(code, level, x));
 }
 
 ValueId Butterfly::exchange(Code& code, unsigned level, ValueId even, ValueId odd) const {
@@ -120,9 +112,8 @@ void LossSelector::loadArguments(Code& code) {
   targets_ = arguments_.loadPair(code, offsetof(DirectArguments, target));
   if (spec_.weighted) all_weights_ = arguments_.loadPair(code, offsetof(DirectArguments, weights));
   roots_ = 0;
-  const Butterfly::Kind kind = width_ == 2 ? Butterfly::Kind::kDouble : Butterfly::Kind::kFloat;
-  terms_.begin(kind, 0);
-  weights_.begin(kind, 0);
+  terms_.begin(additionOf(width_), 0);
+  weights_.begin(additionOf(width_), 0);
 }
 
 void LossSelector::loadRow(Code& code, ValueId row) {
@@ -168,7 +159,7 @@ ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueI
 // The count of the lane's root as a floating-point number. Each register holds the counts of four roots.
 ValueId LossSelector::countOf(Code& code) const {
   Butterfly counts;
-  counts.begin(Butterfly::Kind::kInteger, 2);
+  counts.begin(Opcode::kIAdd3RRR, 2);
   const auto registers = static_cast<unsigned>(ceilDivide(roots_, kCountsOfRegister));
   for (unsigned i = 0; i < registers; ++i) counts.push(code, kept_.counts + i);
   ValueId x = counts.finish(code);

@@ -6,6 +6,7 @@
 #include "compiler/direct/code.h"
 #include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
+#include "compiler/target/architecture.h"
 #include "ir/numbers/loss_sums.h"
 
 namespace srjit::direct {
@@ -26,7 +27,7 @@ struct SumRegisters {
 /// Loads arguments of the kernel.
 class KernelArguments {
  public:
-  explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
+  explicit KernelArguments(unsigned architecture) : first_(architectureOf(architecture).parameters) {}
   /// The u32, or the pair, at a byte offset in DirectArguments.
   ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc, offset)); }
   ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc64, offset), 2); }
@@ -54,9 +55,8 @@ void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width = 1, PredicateI
 /// have the same sum.
 class Butterfly {
  public:
-  enum class Kind { kFloat, kDouble, kInteger };
-
-  void begin(Kind kind, unsigned first_level);
+  /// Items are added by `add`: FADD, DADD, whose items are pairs, or IADD3.
+  void begin(Opcode add, unsigned first_level);
   void push(Code& code, ValueId item);
   /// The sum of the lane.
   ValueId finish(Code& code);
@@ -66,11 +66,13 @@ class Butterfly {
   ValueId exchange(Code& code, unsigned level, ValueId even, ValueId odd) const;
   /// The value of the lane whose number differs in that bit.
   ValueId receive(Code& code, unsigned level, ValueId x) const;
-  unsigned width() const { return kind_ == Kind::kDouble ? 2 : 1; }
-  ValueId addNeighbour(Code& code, unsigned level, ValueId x) const;
-  ValueId add(Code& code, ValueId x, ValueId y) const;
+  unsigned width() const { return add_ == Opcode::kDAddRR ? 2 : 1; }
+  ValueId addNeighbour(Code& code, unsigned level, ValueId x) const { return add(code, x, receive(code, level, x)); }
+  ValueId add(Code& code, ValueId x, ValueId y) const {
+    return code.value({.opcode = add_, .sources = {x, y, kRz}}, width());
+  }
 
-  Kind kind_ = Kind::kFloat;
+  Opcode add_ = Opcode::kFAddRR;
   unsigned first_level_ = 0;
   std::array<ValueId, kLevels + 1> waiting_{};  ///< kRz: none
 };

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "compiler/direct/emitter.h"
@@ -39,13 +40,9 @@ class Subroutines {
   /// were equally fast, and 20 was slower; in `fast`, 10 was slower, where only powers are as long.)
   static constexpr std::uint32_t kShortest = 16;
 
-  struct Call {
-    Op op;
-    std::uint32_t at;  ///< index of the operation
-  };
   const Lengths* lengths_ = nullptr;
   Math math_;
-  std::vector<Call> calls_;
+  std::vector<std::pair<Op, std::uint32_t>> calls_;  ///< and the index of the operation
 };
 
 }  // namespace srjit::direct

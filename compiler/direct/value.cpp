@@ -11,7 +11,32 @@
 #include "ir/rows.h"
 
 namespace srjit::direct {
+
+/// The opcodes of operations that both precisions have. Selection between doubles accepts no operand modifiers.
+struct NumberOpcodes {
+  Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
+  Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
+};
+
 namespace {
+
+constexpr NumberOpcodes kFloatOpcodes = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
+                                         Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
+                                         Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
+                                         Opcode::kLop3RIR};
+constexpr NumberOpcodes kDoubleOpcodes = {Opcode::kDAddRR,   Opcode::kDAddRI,  Opcode::kDMulRR,   Opcode::kDMulRI,
+                                          Opcode::kDFmaRRR,  Opcode::kDFmaRIR, Opcode::kDFmaRRI,  Opcode::kDSetPRR,
+                                          Opcode::kDSetPRI,  Opcode::kSelPair, Opcode::kSelPairI, Opcode::kFRndDouble,
+                                          Opcode::kLop3Upper};
+const NumberOpcodes& numberOpcodesOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return kFloatOpcodes;
+    case Precision::kF64:
+      return kDoubleOpcodes;
+  }
+  __builtin_unreachable();
+}
 
 template <class Operand>
 Builder& builderOf(const Operand& x, const Operand& y) {
@@ -82,6 +107,14 @@ Value functionOf(Function function, const Values&... values) {
 #define SRJIT_VALUE Value
 #define SRJIT_CALL functionOf
 #include "ir/functions/define.def"
+
+Builder::Builder(Code& code, Math math, Precision precision, bool has_shortcuts)
+    : code_(code),
+      precision_(precision),
+      approximate_(isApproximate(math, precision)),
+      is_wide_(isDouble(precision)),
+      has_shortcuts_(has_shortcuts),
+      opcodes_(numberOpcodesOf(precision)) {}
 
 Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
   return applyRow<Value>(op, operands[0], operands[1], operands[2]);
@@ -246,7 +279,7 @@ Value Builder::flipSign(const Value& x, const Value& y) {
 }
 
 Value Builder::divide(const Value& x, const Value& y) {
-  if (!approximate()) return quotients_ == Quotients::kTwoWays ? usualQuotient(x, y) : quotient(x, y);
+  if (!approximate()) return has_shortcuts_ ? usualQuotient(x, y) : quotient(x, y);
   const Value reciprocal = special(sass::Mufu::kReciprocal, y);
   if (x.isLiteral() && x.literal() == 1) return reciprocal;
   return multiply(x, reciprocal, sass::kFlush);
@@ -311,7 +344,7 @@ Value Builder::function(Function function, std::span<const Value> x) {
   if (approximate()) {
     if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
   }
-  if (function == Function::k_sqrt) return quotients_ == Quotients::kTwoWays ? usualRoot(x[0]) : root(x[0]);
+  if (function == Function::k_sqrt) return has_shortcuts_ ? usualRoot(x[0]) : root(x[0]);
   const auto inRegister = [&](const Value& operand) {
     return operand.isLiteral() ? literal(operand.literal()) : operand;
   };

@@ -65,44 +65,14 @@ class Word {
 
 #include "ir/domain.def"
 
-/// The opcodes of operations that both precisions have. Selection between doubles accepts no operand modifiers.
-struct NumberOpcodes {
-  Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
-  Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
-};
-inline constexpr NumberOpcodes kFloatOpcodes = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
-                                                Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
-                                                Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
-                                                Opcode::kLop3RIR};
-inline constexpr NumberOpcodes kDoubleOpcodes = {
-    Opcode::kDAddRR,   Opcode::kDAddRI,     Opcode::kDMulRR,   Opcode::kDMulRI,  Opcode::kDFmaRRR,
-    Opcode::kDFmaRIR,  Opcode::kDFmaRRI,    Opcode::kDSetPRR,  Opcode::kDSetPRI, Opcode::kSelPair,
-    Opcode::kSelPairI, Opcode::kFRndDouble, Opcode::kLop3Upper};
-constexpr const NumberOpcodes& numberOpcodesOf(Precision precision) {
-  switch (precision) {
-    case Precision::kF32:
-      return kFloatOpcodes;
-    case Precision::kF64:
-      return kDoubleOpcodes;
-  }
-  __builtin_unreachable();
-}
-
-/// Whether quotients and square roots have a shorter way for usual operands, and a branch: in subroutines.
-enum class Quotients : std::uint8_t { kOneWay, kTwoWays };
+struct NumberOpcodes;
 
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
-  /// Quotients::kTwoWays: only in f32. There are no subroutines of f64, whose inlined code would have both ways at
-  /// every quotient and root.
-  Builder(Code& code, Math math, Precision precision, Quotients quotients = Quotients::kOneWay)
-      : code_(code),
-        precision_(precision),
-        approximate_(isApproximate(math, precision)),
-        is_wide_(isDouble(precision)),
-        quotients_(quotients),
-        opcodes_(numberOpcodesOf(precision)) {}
+  /// `has_shortcuts`: quotients and square roots have a shorter way for usual operands, and a branch. Only in f32, in
+  /// subroutines: inlined code would have both ways at every quotient and root.
+  Builder(Code& code, Math math, Precision precision, bool has_shortcuts = false);
 
   Code& code() { return code_; }
   /// Whether the approximate instructions of Math::kFast apply, as in Lowering.
@@ -184,19 +154,12 @@ class Builder {
   Value fuseAtTarget(std::uint32_t branch, const Value& a, const Value& b, const Value& c);
   /// `rare` where it is rare, in the register of `usual`.
   Value replaced(const Mask& is_rare, const Value& usual, const Value& rare);
-  /// A scaled number, and the bits of the scale's exponent.
-  struct Scaled {
-    Value value;
-    Word exponent;
-  };
+  struct Scaled;
   Scaled scaled(const Value& x, std::int32_t factor_of_none);
   /// 1 / x and 1 / sqrt(x) of a scaled number, as the special function unit has them.
   Value estimate(sass::Mufu of_float, sass::Mufu of_double, const Value& x);
   Value betterReciprocal(const Value& y, const Value& estimate);
-  /// A root and half its reciprocal, both near, and the rest of the root's square.
-  struct NearRoot {
-    Value root, half_reciprocal, residue;
-  };
+  struct NearRoot;
   NearRoot nearRoot(const Value& x, const Value& estimate);
   /// x with bits of its upper word as LOP3 has them from it, `bits` and the upper word of y.
   Value withBits(std::uint8_t table, const Value& x, const Value& y, std::uint32_t bits);
@@ -205,9 +168,9 @@ class Builder {
   Precision precision_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
-  Quotients quotients_;
+  bool has_shortcuts_;
   bool has_branches_ = false;
-  NumberOpcodes opcodes_;
+  const NumberOpcodes& opcodes_;
 };
 
 // Where the branch is taken, the registers of `rare` have no value, and none is selected.

@@ -15,11 +15,9 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 
-#include "compiler/host/kernels.h"
 #include "compiler/loader/shared_library.h"
-#include "compiler/lowering/llvm_pipeline.h"
+#include "compiler/lowering/llvm_modules.h"
 #include "compiler/lowering/llvm_scope.h"
-#include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/lowering/source_map.h"
 #include "ir/ops.h"
@@ -262,7 +260,7 @@ Result<HostCode> HostJit::compile(const Dag& dag) {
       jit.reset();
     }
   };
-  return HostCode(*kernel, std::make_shared<Owner>(state_->jit, std::move(*tracker)));
+  return HostCode(std::make_shared<Owner>(state_->jit, std::move(*tracker)), *kernel);
 }
 
 Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {

@@ -10,13 +10,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "compiler/lowering/source_map.h"
 #include "ir/error.h"
 #include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
+
+namespace llvm {
+class Module;
+}
 
 namespace srjit {
 
@@ -46,16 +52,8 @@ using HostKernel = void (*)(const void* columns, std::int64_t column_stride, con
 using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights, void* sums,
                                         std::int64_t rows);
 
-/// A compiled batch; frees its code when destroyed. Movable.
-class HostCode {
- public:
-  HostCode(HostKernel kernel, std::shared_ptr<void> owner) : kernel_(kernel), owner_(std::move(owner)) {}
-  HostKernel kernel() const noexcept { return kernel_; }
-
- private:
-  HostKernel kernel_;
-  std::shared_ptr<void> owner_;
-};
+/// A compiled batch; the last copy frees its code.
+using HostCode = std::shared_ptr<std::remove_pointer_t<HostKernel>>;
 
 /// The processor that code is generated for.
 struct HostTarget {
@@ -99,5 +97,32 @@ class HostJit {
   explicit HostJit(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// LLVM IR of these kernels (kernels.cpp).
+
+/// Everything that the IR of a host kernel depends on besides its operator, graph or loss.
+struct HostOptions {
+  Precision precision;
+  Math math;
+  unsigned vector_bytes;
+
+  unsigned lanes() const { return vector_bytes / static_cast<unsigned>(bytesOf(precision)); }
+};
+
+/// Adds a HostHandler named `name` to `module`.
+void emitHostHandler(llvm::Module& module, const std::string& name, const HandlerKey& key, const HostOptions& options);
+
+/// Adds a HostKernel named `name` over all roots of `dag`, which names its `source`, if that is given.
+void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options,
+                    const SourceMap* source = nullptr);
+
+/// Adds a HostLossKernel named `name`.
+void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec& spec, const HostOptions& options);
+
+/// The operators that the roots need, in a topological order that interleaves up to `ways` roots, one operator each in
+/// turn; a root that is finished is replaced by the next. Within a root the order is ascending. An out-of-order
+/// processor looks ahead by some hundreds of instructions, fewer than a chain of function calls has; interleaving puts
+/// independent work into that window. Linear in the nodes and roots times `ways`; not recursive.
+std::vector<NodeId> interleavedOrder(const Dag& dag, unsigned ways);
 
 }  // namespace srjit

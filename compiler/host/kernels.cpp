@@ -1,4 +1,4 @@
-#include "compiler/host/kernels.h"
+#include "compiler/host/jit.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 
-#include "compiler/lowering/node_locations.h"
+#include "compiler/lowering/llvm_modules.h"
 #include "compiler/lowering/operators.h"
 
 namespace srjit {

@@ -1,4 +1,5 @@
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 
 #include <iterator>
 #include <string>

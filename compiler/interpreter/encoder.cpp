@@ -21,7 +21,38 @@ constexpr std::uint32_t kMaxTokens = 1u << 30;
 
 }  // namespace
 
+/// A node in the current program. A value other than an operator in place has 0 tokens.
+struct Encoder::Value {
+  const OperandPlan* plan = nullptr;  ///< of operators
+  std::uint32_t number = 0;           ///< of the column, slot or parameter where it is; slots come after staged columns
+  std::uint32_t tokens = 0;           ///< tokens to compute it at its use; at most kMaxTokens
+  std::uint32_t slot_tokens = 0;      ///< of a value in a slot: tokens to compute it there
+  std::uint32_t order = 0;            ///< nodes that are evaluated earlier have smaller ones
+  OperandPlace where = kInColumn;     ///< for its users
+  bool in_slot = false;
+};
+
+/// When a node of a program with slots is used. Statements are numbered.
+struct Encoder::Life {
+  std::uint32_t statement = 0;  ///< that computes the node
+  std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
+};
+
+/// A node that roots use; stale if `generation_` is not the current one.
+struct Encoder::Use {
+  std::uint32_t generation = 0;
+  std::uint32_t uses = 0;  ///< by operators and roots of the program
+};
+
+/// The nodes that a root needs and no root before it: members_[first .. last), each after its operands.
+struct Encoder::Segment {
+  NodeId root;
+  std::uint32_t output;
+  std::uint32_t first, last;
+};
+
 Encoder::Encoder(const HandlerNumbers& table) : table_(table), pending_(table.depth + kMaxArity) {}
+Encoder::~Encoder() = default;
 
 EncodeFault Encoder::encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                             const EncodeOptions& options, Bytecode& code) {
@@ -385,7 +416,7 @@ DeviceToken* Encoder::emitTree(NodeId root, DeviceToken* end) {
 
 DeviceToken* Encoder::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,
                                 DeviceToken* end) const {
-  constexpr DeviceToken::ArgumentKind kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
+  constexpr std::uint32_t kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
   const auto number = [&](std::size_t k) { return values_[node.operands[k]].number; };
   const std::array<std::uint32_t, kMaxArity + 1> numbers = {number(0), number(1), number(2), 0};
   *--end = token(table_.findApply(node.op, unsigned{plan.operand_form}, height + plan.stack_count),

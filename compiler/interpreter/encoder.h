@@ -4,13 +4,17 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/interpreter/handler_numbers.h"
+#include "ir/error.h"
 #include "passes/dag.h"
 #include "passes/members.h"
 
 namespace srjit {
+
+class HandlerTable;
 
 /// One token in global memory. It names columns, slots and parameters by number. While a block copies its tokens to
 /// shared memory it replaces columns and slots by byte offsets there, which depend on the launch, and parameters by
@@ -21,7 +25,7 @@ struct DeviceToken {
   std::uint32_t code;
   std::uint32_t argument;
 
-  enum ArgumentKind : std::uint32_t {
+  enum : std::uint32_t {
     kNumber = 0,     ///< a plain number: the output (kEnd), or 0
     kParameter = 1,  ///< the index of a parameter
     kColumn = 2,     ///< a second column or slot
@@ -55,7 +59,7 @@ struct Bytecode {
   std::uint32_t slots = 0;         ///< maximum number in use at once
 };
 
-/// Why there is no program; statusOf() (compiler/interpreter/bytecode.h) says it in words.
+/// Why there is no program; statusOf() says it in words.
 struct EncodeFault {
   enum class Kind : std::uint8_t {
     kNone,
@@ -83,6 +87,7 @@ struct EncodeFault {
 class Encoder {
  public:
   explicit Encoder(const HandlerNumbers& table);
+  ~Encoder();
 
   /// Appends the program that computes the nodes `roots` of `dag`, in order, as outputs `outputs`, to code.tokens, and
   /// raises code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack,
@@ -100,32 +105,10 @@ class Encoder {
   // A statement is the computation of a slot, or of a root up to its end; statements are numbered in the order in which
   // they run.
 
-  /// A node in the current program. A value other than an operator in place has 0 tokens.
-  struct Value {
-    const OperandPlan* plan = nullptr;  ///< of operators
-    std::uint32_t number = 0;        ///< of the column, slot or parameter where it is; slots come after staged columns
-    std::uint32_t tokens = 0;        ///< tokens to compute it at its use; at most kMaxTokens
-    std::uint32_t slot_tokens = 0;   ///< of a value in a slot: tokens to compute it there
-    std::uint32_t order = 0;         ///< nodes that are evaluated earlier have smaller ones
-    OperandPlace where = kInColumn;  ///< for its users
-    bool in_slot = false;
-  };
-  /// When a node of a program with slots is used. Statements are numbered.
-  struct Life {
-    std::uint32_t statement = 0;  ///< that computes the node
-    std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
-  };
-  /// A node that roots use; stale if `generation_` is not the current one.
-  struct Use {
-    std::uint32_t generation = 0;
-    std::uint32_t uses = 0;  ///< by operators and roots of the program
-  };
-  /// The nodes that a root needs and no root before it: members_[first .. last), each after its operands.
-  struct Segment {
-    NodeId root;
-    std::uint32_t output;
-    std::uint32_t first, last;
-  };
+  struct Value;
+  struct Life;
+  struct Use;
+  struct Segment;
   /// A value that is to be computed onto a stack of this height: the height in the upper half, the node in the lower.
   /// One word, since it is read back at once: two stores must complete before one load of both.
   using Pending = std::uint64_t;
@@ -160,10 +143,10 @@ class Encoder {
   DeviceToken pushed(const Value& value, std::uint32_t height) const;
 
   static DeviceToken token(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
-                           DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
-    return {static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
-                static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
-            argument};
+                           std::uint32_t kind = DeviceToken::kNumber) {
+    return {
+        static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift | kind << DeviceToken::kArgumentShift,
+        argument};
   }
 
   HandlerNumbers table_;
@@ -185,5 +168,18 @@ class Encoder {
   const EncodeOptions* options_ = nullptr;
   Bytecode* code_ = nullptr;
 };
+
+// On the host only (bytecode.cpp): programs of whole graphs, faults in words, and programs as text.
+
+/// A fault of an Encoder of this table. kInvalid for an operator that the table lacks (the message names it and the
+/// table's operators), a variable that is not staged, or a constant that was not hoisted; kUnsupported if more columns
+/// or slots are needed than allowed or than a token can address, or the table has more handlers than a token can name.
+Status statusOf(const EncodeFault& fault, const HandlerTable& table, const EncodeOptions& options);
+
+/// All roots of `dag` as one program, whose outputs are the roots' numbers. Errors: as statusOf().
+Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options);
+
+/// One line per token, e.g. `mul 0v@2  column 3`.
+std::string printBytecode(const Bytecode& code, const HandlerTable& table, const EncodeOptions& options);
 
 }  // namespace srjit

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/ops.h"
@@ -277,6 +278,36 @@ int HandlerTable::findApply(Op op, OperandForm operands, unsigned height) const 
   const auto all = operandForms(op);
   const auto found = std::ranges::find(all, operands);
   return found == all.end() ? -1 : numbers().findApply(op, static_cast<unsigned>(found - all.begin()), height);
+}
+
+std::string_view nameOf(OpFamily family) noexcept {
+  return family == OpFamily::kArithmetic ? "arithmetic" : family == OpFamily::kCommon ? "common" : "all";
+}
+
+OpFamily familyOf(Op op) noexcept {
+  const OpInfo& info = infoOf(op);
+  if (info.has(OpProps::kArithmetic)) return OpFamily::kArithmetic;
+  return info.has(OpProps::kCommon) ? OpFamily::kCommon : OpFamily::kAll;
+}
+
+OpFamily familyOf(std::span<const Op> ops) noexcept {
+  OpFamily family = OpFamily::kArithmetic;
+  for (const Op op : ops) family = std::max(family, familyOf(op));
+  return family;
+}
+
+std::span<const Op> opsOf(OpFamily family) noexcept {
+  static const std::array<std::vector<Op>, std::size(kOpFamilies)> members = [] {
+    std::array<std::vector<Op>, std::size(kOpFamilies)> all;
+    for (std::size_t i = 0; i < kOpCount; ++i) {
+      const auto op = static_cast<Op>(i);
+      for (const OpFamily of : kOpFamilies) {
+        if (familyOf(op) <= of) all[static_cast<std::size_t>(of)].push_back(op);
+      }
+    }
+    return all;
+  }();
+  return members[static_cast<std::size_t>(family)];
 }
 
 }  // namespace srjit

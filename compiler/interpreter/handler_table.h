@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "compiler/interpreter/handler_numbers.h"
@@ -80,5 +81,24 @@ bool hasLongCode(Op op, Precision precision, Math math);
 
 /// The number of rows per thread that the body of a long operator computes in one loop iteration.
 unsigned rowsPerTurn(Op op, const InterpreterSpec& spec);
+
+/// Families of operators: one interpreter kernel per family, so that few kernels serve all populations. Each contains
+/// the one before, and every operator that passes derive from its own. A kernel with fewer operators compiles faster
+/// and fits the instruction cache.
+enum class OpFamily { kArithmetic, kCommon, kAll };
+
+inline constexpr OpFamily kOpFamilies[] = {OpFamily::kArithmetic, OpFamily::kCommon, OpFamily::kAll};
+
+/// "arithmetic", "common" or "all".
+std::string_view nameOf(OpFamily family) noexcept;
+
+/// The operators of a family, ascending.
+std::span<const Op> opsOf(OpFamily family) noexcept;
+
+/// The smallest family that has `op`, from its row of ops.def.
+OpFamily familyOf(Op op) noexcept;
+
+/// The smallest family that has all of `ops`.
+OpFamily familyOf(std::span<const Op> ops) noexcept;
 
 }  // namespace srjit

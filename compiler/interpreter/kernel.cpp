@@ -1,8 +1,12 @@
 #include "compiler/interpreter/kernel.h"
 
 #include <array>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,11 +14,12 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/front_end/arguments.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/stage.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/nvptx/module.h"
-#include "compiler/nvptx/plain_sums.h"
 #include "compiler/nvptx/strip.h"
 #include "ir/ops.h"
 
@@ -64,7 +69,7 @@ class InterpreterEmitter {
     llvm::Function* const kernel =
         made.addKernel(kInterpreterKernel, InterpreterStage::parameterTypes(b_, options_.loss.has_value()), b_);
     using Stage = InterpreterStage;
-    for (const Stage::Parameter input :
+    for (const unsigned input :
          {Stage::kColumns, Stage::kParameters, Stage::kColumnMap, Stage::kTokens, Stage::kProgramOffsets}) {
       kernel->addParamAttr(input, llvm::Attribute::NoAlias);
       kernel->addParamAttr(input, llvm::Attribute::ReadOnly);
@@ -434,6 +439,26 @@ Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions
 
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options) {
   return ptxOf([&] { return buildInterpreter(table, options); });
+}
+
+/// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
+extern const std::span<const unsigned char> kFrontEndBitcode;
+
+std::span<const std::byte> frontEndBitcode() noexcept { return std::as_bytes(kFrontEndBitcode); }
+
+Result<std::string> frontEndPtx(const DeviceOptions& options) {
+  if (frontEndBitcode().empty())
+    return Error{Errc::kUnsupported, "this build has no kernels that encode populations", {}};
+  const auto build = [&]() -> Result<DeviceModule> {
+    Result<DeviceModule> made = DeviceModule::create(options);
+    if (!made) return made;
+    const auto* const bytes = reinterpret_cast<const char*>(kFrontEndBitcode.data());
+    static constexpr std::array<std::string_view, 2> kKernels = {kEncodeKernel, kLinkKernel};
+    if (Status read = made->readBitcode({bytes, kFrontEndBitcode.size()}, kKernels); !read)
+      return std::move(read).error();
+    return made;
+  };
+  return ptxOf(build);
 }
 
 }  // namespace srjit

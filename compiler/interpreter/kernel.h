@@ -1,10 +1,10 @@
-// The GPU's interpreter: one kernel that runs the programs of compiler/interpreter/bytecode.h. Thread-safe and
+// The GPU's interpreter: one kernel that runs the programs of compiler/interpreter/encoder.h. Thread-safe and
 // parallel.
 //
 // Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters, u64 column_map
 // (u32 per staged column: the number of its column), u64 tokens, u64 program_offsets (u32, programs + 1: number of a
 // program's first token), u32 programs, u32 programs_per_warp, u32 row_warps (1, 2 or 4), u32 tiles, u32
-// staged_columns, u32 slots, u32 window, then the output parameters of rows kernels (compiler/nvptx/rows_kernel.h); the
+// staged_columns, u32 slots, u32 window, then the output parameters of rows kernels (compiler/nvptx/kernels.h); the
 // output's number is in the program. A block covers a tile of row_warps adjacent strips with kBlockWarps / row_warps
 // teams of row_warps warps; team t of block b runs programs_per_warp programs from number (b / tiles * teams + t) *
 // programs_per_warp, on tile b % tiles. Grid: x = tiles * ceil(programs / (programs_per_warp * teams)), tiles =
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "compiler/interpreter/handler_table.h"
@@ -46,8 +47,15 @@ std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometr
                                    std::size_t slots, std::size_t block_tokens);
 
 /// The interpreter for a table of handlers, which fixes precision, math mode, rows per thread and depth; `options` must
-/// agree with it. Errors: as rowsPtx() (compiler/nvptx/rows_kernel.h).
+/// agree with it. Errors: as rowsPtx() (compiler/nvptx/kernels.h).
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options);
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
+
+/// The kernels of the front end, as clang has compiled them; empty where this library was built without clang 19.
+std::span<const std::byte> frontEndBitcode() noexcept;
+
+/// PTX of the kernels of compiler/interpreter/front_end/arguments.h, for every precision and math mode; of the options,
+/// only arch counts. Thread-safe. Errors: kInvalid for an unknown architecture, kUnsupported without the kernels.
+Result<std::string> frontEndPtx(const DeviceOptions& options);
 
 }  // namespace srjit

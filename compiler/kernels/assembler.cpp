@@ -3,14 +3,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <llvm/ADT/SmallString.h>
@@ -21,18 +27,32 @@
 
 #include "compiler/loader/shared_library.h"
 #include "compiler/lowering/llvm_scope.h"
-#include "compiler/nvptx/toolkit.h"
 
 namespace srjit {
 namespace {
+
+// The entries of nvJitLink that are used: ENTRY(name, (parameter types)). Source: nvJitLink.h of CUDA 13.0; these names
+// without a version are exported since 12.0. Every entry returns an int, 0 for success.
+#define SRJIT_NVJITLINK(ENTRY)                                                                                   \
+  ENTRY(nvJitLinkVersion, (unsigned* major, unsigned* minor))                                                    \
+  ENTRY(nvJitLinkCreate, (void** handle, std::uint32_t option_count, const char** options))                      \
+  ENTRY(nvJitLinkDestroy, (void** handle))                                                                       \
+  ENTRY(nvJitLinkAddData, (void* handle, int input_type, const void* data, std::size_t bytes, const char* name)) \
+  ENTRY(nvJitLinkComplete, (void* handle))                                                                       \
+  ENTRY(nvJitLinkGetLinkedCubinSize, (void* handle, std::size_t* bytes))                                         \
+  ENTRY(nvJitLinkGetLinkedCubin, (void* handle, void* cubin))                                                    \
+  ENTRY(nvJitLinkGetErrorLogSize, (void* handle, std::size_t* bytes))                                            \
+  ENTRY(nvJitLinkGetErrorLog, (void* handle, char* log))                                                         \
+  ENTRY(nvJitLinkGetInfoLogSize, (void* handle, std::size_t* bytes))                                             \
+  ENTRY(nvJitLinkGetInfoLog, (void* handle, char* log))
 
 // nvJitLink, loaded at run time.
 struct NvJitLink {
   static constexpr int kInputPtx = 2;
 
-#define SRJIT_NVJITLINK(name, parameters) int(*name) parameters = nullptr;
-#include "compiler/kernels/nvjitlink.def"
-#undef SRJIT_NVJITLINK
+#define SRJIT_DECLARE(name, parameters) int(*name) parameters = nullptr;
+  SRJIT_NVJITLINK(SRJIT_DECLARE)
+#undef SRJIT_DECLARE
 
   std::string path;  ///< as it was loaded
 
@@ -53,10 +73,10 @@ struct NvJitLink {
   static Result<NvJitLink> bindAll(const SharedLibrary& library) {
     NvJitLink entries;
     entries.path = library.name();
-#define SRJIT_NVJITLINK(name, parameters) \
+#define SRJIT_BIND(name, parameters) \
   if (const Status status = library.bind(entries.name, #name); !status) return status.error();
-#include "compiler/kernels/nvjitlink.def"
-#undef SRJIT_NVJITLINK
+    SRJIT_NVJITLINK(SRJIT_BIND)
+#undef SRJIT_BIND
     return entries;
   }
 };
@@ -98,11 +118,11 @@ std::vector<std::byte> bytesOf(llvm::StringRef text) {
   return {begin, begin + text.size()};
 }
 
-Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch,
-                                    Lines lines) {
+Result<KernelImage> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch,
+                                          bool keeps_lines) {
   const std::string arch_option = fmt::format("-arch={}", arch);
   const char* options[] = {arch_option.c_str(), "-Xptxas=-v", "-lineinfo"};
-  const unsigned count = lines == Lines::kKeep ? 3 : 2;
+  const unsigned count = keeps_lines ? 3 : 2;
   void* handle = nullptr;
   if (const auto code = library.nvJitLinkCreate(&handle, count, options); code != 0) {
     return Error{Errc::kCompile, fmt::format("nvJitLink refused its options for {} (error {})", arch, code), {}};
@@ -115,15 +135,15 @@ Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view p
     return text.substr(0, text.find('\0'));
   };
   const std::string terminated(ptx);
-  Cubin made;
+  KernelImage made;
   std::size_t size = 0;
   auto code =
       library.nvJitLinkAddData(handle, NvJitLink::kInputPtx, terminated.c_str(), terminated.size() + 1, "srjit.ptx");
   if (code == 0) code = library.nvJitLinkComplete(handle);
   if (code == 0) code = library.nvJitLinkGetLinkedCubinSize(handle, &size);
   if (code == 0) {
-    made.image.resize(size);
-    code = library.nvJitLinkGetLinkedCubin(handle, made.image.data());
+    made.code.resize(size);
+    code = library.nvJitLinkGetLinkedCubin(handle, made.code.data());
   }
   const std::string errors = log(library.nvJitLinkGetErrorLogSize, library.nvJitLinkGetErrorLog);
   made.kernels = parseReport(log(library.nvJitLinkGetInfoLogSize, library.nvJitLinkGetInfoLog));
@@ -237,18 +257,19 @@ Result<std::string> runProgram(const std::string& program, std::vector<std::stri
   return text;
 }
 
-Result<Cubin> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, std::string_view arch, Lines lines) {
+Result<KernelImage> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, std::string_view arch,
+                                      bool keeps_lines) {
   auto source = TemporaryFile::create("ptx", ptx);
   if (!source) return std::move(source).error();
   auto object = TemporaryFile::create("cubin");
   if (!object) return std::move(object).error();
   std::vector<std::string> words{"-v", fmt::format("-arch={}", arch), source->path().str(), "-o", object->path().str()};
-  if (lines == Lines::kKeep) words.emplace_back("-lineinfo");
+  if (keeps_lines) words.emplace_back("-lineinfo");
   const auto report = runProgram(ptxas, std::move(words));
   if (!report) return report.error();
   const auto image = object->read();
   if (!image) return image.error();
-  return Cubin{bytesOf(*image), parseReport(*report)};
+  return KernelImage{.code = bytesOf(*image), .kernels = parseReport(*report)};
 }
 
 }  // namespace
@@ -273,10 +294,12 @@ Result<std::string> describeProgram(const std::string& path) {
   return text ? Result<std::string>(path) : std::move(text);
 }
 
-Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines) {
+Result<KernelImage> assemble(std::string_view ptx, std::string_view arch, bool keeps_lines) {
   const LlvmScope scope;  // for its files and processes
-  if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch, lines);
-  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch, lines);
+  if (const Result<NvJitLink>& library = NvJitLink::find())
+    return assembleWithNvJitLink(*library, ptx, arch, keeps_lines);
+  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty())
+    return assembleWithPtxas(ptxas, ptx, arch, keeps_lines);
   return Error{Errc::kMachine,
                "no assembler for GPU code: neither libnvJitLink.so nor ptxas was found (install the CUDA toolkit or "
                "set CUDA_HOME; in Python, pip install 'srjit[cu13]')",
@@ -300,6 +323,69 @@ void abandonPrograms() {
   for (const pid_t program : outside.programs) kill(program, SIGKILL);
   for (const pid_t program : outside.programs) waitForEndOf(program);  // until then it may make a file
   for (const std::string& path : outside.files) unlink(path.c_str());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The entries of a list with colons between them; none where the variable is not set.
+std::vector<fs::path> pathsIn(const char* variable) {
+  std::vector<fs::path> paths;
+  const char* const value = std::getenv(variable);
+  std::istringstream entries(value != nullptr ? value : "");
+  for (std::string entry; std::getline(entries, entry, ':');) {
+    if (!entry.empty()) paths.emplace_back(entry);
+  }
+  return paths;
+}
+
+std::string firstExisting(const std::vector<fs::path>& roots, std::initializer_list<const char*> names) {
+  for (const fs::path& root : roots) {
+    for (const char* const name : names) {
+      std::error_code ignored;
+      if (fs::is_regular_file(root / name, ignored)) return (root / name).string();
+    }
+  }
+  return {};
+}
+
+Toolkit search() {
+  std::vector<fs::path> roots;
+  for (const char* const variable : {"SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
+  }
+  for (const fs::path& packages : pathsIn("SRJIT_PYTHON_PACKAGES")) {
+    for (const char* const package : {"cu13", "nvjitlink", "cuda_nvrtc"})
+      roots.push_back(packages / "nvidia" / package);
+  }
+  for (const char* const usual :
+       {"/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda", "/usr"}) {
+    roots.emplace_back(usual);
+  }
+  std::vector<fs::path> programs;
+  for (const fs::path& root : roots) programs.push_back(root / "bin");
+  std::ranges::copy(pathsIn("PATH"), std::back_inserter(programs));
+  Toolkit toolkit;
+  toolkit.nvjitlink =
+      firstExisting(roots, {"lib64/libnvJitLink.so", "lib64/libnvJitLink.so.13", "lib64/libnvJitLink.so.12",
+                            "lib/libnvJitLink.so.13", "lib/libnvJitLink.so.12",
+                            "targets/x86_64-linux/lib/libnvJitLink.so", "lib/x86_64-linux-gnu/libnvJitLink.so",
+                            "lib/x86_64-linux-gnu/libnvJitLink.so.13", "lib/x86_64-linux-gnu/libnvJitLink.so.12"});
+  toolkit.nvrtc = firstExisting(
+      roots, {"lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "lib64/libnvrtc.so.12", "lib/libnvrtc.so.13",
+              "lib/libnvrtc.so.12", "targets/x86_64-linux/lib/libnvrtc.so", "lib/x86_64-linux-gnu/libnvrtc.so",
+              "lib/x86_64-linux-gnu/libnvrtc.so.13", "lib/x86_64-linux-gnu/libnvrtc.so.12"});
+  toolkit.ptxas = firstExisting(programs, {"ptxas"});
+  toolkit.nvdisasm = firstExisting(programs, {"nvdisasm"});
+  return toolkit;
+}
+
+}  // namespace
+
+const Toolkit& findToolkit() {
+  static const Toolkit toolkit = search();
+  return toolkit;
 }
 
 }  // namespace srjit

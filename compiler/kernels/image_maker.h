@@ -1,35 +1,31 @@
-// Machine code with facts about it, and the interface that makes it. It separates making kernels from running them: its
-// implementation is LLVM with an assembler, and tests have one that makes models of kernels.
+// The interface that makes machine code. It separates making kernels from running them: its implementation is LLVM with
+// an assembler, and tests have one that makes models of kernels.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/assembler.h"
+#include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
+#include "ir/error.h"
 #include "passes/dag.h"
 
 namespace srjit {
-
-/// A loadable module.
-struct KernelImage {
-  std::vector<std::byte> code;  ///< a cubin; or PTX with a final 0, for the driver to assemble
-  bool is_ptx = false;
-  std::vector<KernelFacts> kernels;  ///< empty where the assembler reports none, as with PTX
-  double seconds = 0;                ///< of one core, to make it
-};
 
 /// Makes images. Thread-safe and parallel.
 class ImageMaker {
  public:
   virtual ~ImageMaker() = default;
 
-  /// The kernels of compiler/nvptx/rows_kernel.h, compiler/interpreter/kernel.h and compiler/nvptx/totals_kernel.h, for
-  /// options.arch. Errors: as there, and the assembler's.
+  /// The kernels of compiler/nvptx/kernels.h and compiler/interpreter/kernel.h, for options.arch. Errors: as there, and
+  /// the assembler's.
   virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
@@ -48,5 +44,22 @@ std::string compilerIdentity();
 /// LLVM and the assembler that was found; PTX where there is none. With a directory of `listings`, rows kernels name
 /// the lines of writeGraphListing(), which is written there before; a failure to do so is an error of the image.
 std::unique_ptr<ImageMaker> llvmImageMaker(const std::string& listings = {});
+
+/// The graphs of kernels, as a text that profilers and debuggers show beside machine code.
+struct GraphListing {
+  /// printDag() of each graph, below a line with the name of its kernel. Literals that are hoisted and parameters are
+  /// those of these graphs: graphs that differ only in them may have the same code.
+  std::string text;
+  /// By graph: the lines of its operators.
+  std::vector<SourceMap> sources;
+};
+
+/// Of graphs that become the kernels of one module. `file` is how code names the text: for profilers an absolute path.
+GraphListing listGraphs(std::span<const Dag> dags, std::string_view file);
+
+/// Writes the text to a file of `directory`, which is made if it is missing. Its name is a digest of the text. An
+/// existing file is complete, and stays. Thread-safe; several processes, also of several hosts, may use one directory.
+/// Errors: kIo.
+Result<GraphListing> writeGraphListing(std::span<const Dag> dags, const std::filesystem::path& directory);
 
 }  // namespace srjit

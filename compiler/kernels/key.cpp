@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/interpreter/front_end/front_end_ptx.h"
+#include "compiler/interpreter/kernel.h"
 
 namespace srjit {
 namespace {

@@ -1,6 +1,8 @@
 // Libraries that are loaded at run time, since machines without them must run the rest. Thread-safe.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -16,7 +18,11 @@ namespace srjit {
 class SharedLibrary {
  public:
   /// Opens a path, or a name that the dynamic loader searches for. Errors: kMachine with the text of dlerror().
-  static Result<SharedLibrary> open(const std::string& name);
+  static Result<SharedLibrary> open(const std::string& name) {
+    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return Error{Errc::kMachine, dlerror(), {}};
+    return SharedLibrary(handle, name);
+  }
 
   /// What `use(library)`, a Result, makes of the first of `names` that can be opened and for which it is no error.
   /// Empty names are left out. Errors: kMachine with the message for each name: "a: no such file; b lacks f".
@@ -43,7 +49,7 @@ class SharedLibrary {
   const std::string& name() const noexcept { return name_; }
 
   /// The address of a symbol of this library or of those that it needs; null if there is none.
-  void* find(const char* symbol) const noexcept;
+  void* find(const char* symbol) const noexcept { return dlsym(handle_, symbol); }
 
   /// Points `entry`, a pointer to a function, to `symbol`, which must have that type. Errors: kMachine "libx.so lacks
   /// symbol". Rows of a table of entries (.def) are bound one by one.
@@ -51,12 +57,11 @@ class SharedLibrary {
   Status bind(Function*& entry, const char* symbol) const {
     static_assert(std::is_function_v<Function>);
     entry = reinterpret_cast<Function*>(find(symbol));
-    return entry != nullptr ? okStatus() : Status(lacks(symbol));
+    return entry != nullptr ? okStatus() : Status(Error{Errc::kMachine, name_ + " lacks " + symbol, {}});
   }
 
  private:
   SharedLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
-  Error lacks(const char* symbol) const;
 
   void* handle_;
   std::string name_;

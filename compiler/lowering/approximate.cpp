@@ -1,4 +1,4 @@
-#include "compiler/lowering/approximate.h"
+#include "compiler/lowering/operators.h"
 
 #include <limits>
 #include <span>

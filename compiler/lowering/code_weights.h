@@ -1,9 +1,11 @@
-// How long the code of operators and expressions is. It tells operators with short code from those with long code, and
-// what an expression costs.
+// How long the code of operators and expressions is: which operators have short code, what an expression costs, and
+// which expressions should stand in the same kernel.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "ir/numeric.h"
 #include "ir/op.h"
@@ -31,5 +33,13 @@ std::size_t instructionsOf(const ExpressionView& expression, const CodeWeights& 
 std::size_t deviceCodeLength(const ExpressionView& expression, const CodeWeights& weights);
 /// The length on a CPU, where functions are calls: tokens.
 inline std::size_t hostCodeLength(const ExpressionView& expression) { return expression.size(); }
+
+/// The `chosen` expressions in an order in which a kernel of adjacent ones computes common subexpressions once: those
+/// that have costly subtrees in common stand side by side. They are sorted by the hashes of their most costly subtrees
+/// (codeWeight()) that occur in another expression, too, and where those are equal as `chosen` has them. Subtrees with
+/// parameters are never common. The same for the same expressions, on every machine and number of threads; in parallel
+/// on the calling thread's arena, linear in the tokens but for the sorting.
+std::vector<std::uint32_t> orderedBySharing(const Population& expressions, std::span<const std::uint32_t> chosen,
+                                            Precision precision, Math math);
 
 }  // namespace srjit

@@ -9,7 +9,6 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include "compiler/lowering/approximate.h"
 #include "ir/functions/programs.h"
 #include "ir/rows.h"
 
@@ -99,8 +98,8 @@ Value select(const Mask& mask, const Value& x, const Value& y) {
   return {lowering.builder().CreateSelect(mask.ir, lowering.materialize(x), lowering.materialize(y)), lowering};
 }
 
-Value atMost(const Value& x, double limit) { return x.lowering()->bounded(x, limit, Lowering::Bound::kAtMost); }
-Value atLeast(const Value& x, double limit) { return x.lowering()->bounded(x, limit, Lowering::Bound::kAtLeast); }
+Value atMost(const Value& x, double limit) { return x.lowering()->bounded(x, limit, false); }
+Value atLeast(const Value& x, double limit) { return x.lowering()->bounded(x, limit, true); }
 Word operator+(const Word& x, const Word& y) {
   return words(x, y, [](llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c) { return b.CreateAdd(a, c); });
 }
@@ -194,14 +193,13 @@ Word Lowering::shiftRight(const Word& x, int places) {
 }
 
 // A GPU has one instruction for it in f32. The select is one instruction on the host, which an intrinsic is not.
-Value Lowering::bounded(const Value& x, double limit, Bound bound) {
-  const bool most = bound == Bound::kAtMost;
+Value Lowering::bounded(const Value& x, double limit, bool is_least) {
   llvm::Value* const end = literal(limit);
   if (target_ == TargetKind::kDevice && !isDouble(precision_)) {
-    const auto id = most ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
+    const auto id = is_least ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum;
     return {builder_.CreateIntrinsic(id, {type_}, {x.ir(), end}), *this};
   }
-  llvm::Value* const beyond = most ? builder_.CreateFCmpOLT(end, x.ir()) : builder_.CreateFCmpOGT(end, x.ir());
+  llvm::Value* const beyond = is_least ? builder_.CreateFCmpOGT(end, x.ir()) : builder_.CreateFCmpOLT(end, x.ir());
   return {builder_.CreateSelect(beyond, end, x.ir()), *this};
 }
 
@@ -209,13 +207,13 @@ Lowering::RareBranch Lowering::beginRare(llvm::Value* is_rare) {
   llvm::LLVMContext& context = builder_.getContext();
   llvm::BasicBlock* const before = builder_.GetInsertBlock();
   llvm::Function* const function = before->getParent();
-  const RareBranch branch = {before, llvm::BasicBlock::Create(context, "rare", function),
-                             llvm::BasicBlock::Create(context, "usual", function)};
+  llvm::BasicBlock* const rare = llvm::BasicBlock::Create(context, "rare", function);
+  llvm::BasicBlock* const after = llvm::BasicBlock::Create(context, "usual", function);
   llvm::Value* const in_any_lane = lanes_ == 1 ? is_rare : builder_.CreateOrReduce(is_rare);
   llvm::MDBuilder weights(context);
-  builder_.CreateCondBr(in_any_lane, branch.rare, branch.after, weights.createUnlikelyBranchWeights());
-  builder_.SetInsertPoint(branch.rare);
-  return branch;
+  builder_.CreateCondBr(in_any_lane, rare, after, weights.createUnlikelyBranchWeights());
+  builder_.SetInsertPoint(rare);
+  return {before, rare, after};
 }
 
 void Lowering::endRare(const RareBranch& branch, llvm::Value* is_rare, std::span<const Value> usual,
@@ -225,11 +223,11 @@ void Lowering::endRare(const RareBranch& branch, llvm::Value* is_rare, std::span
     values[i] = {lanes_ > 1 ? builder_.CreateSelect(is_rare, rare, materialize(usual[i])) : rare, *this};
   }
   llvm::BasicBlock* const end = builder_.GetInsertBlock();
-  builder_.CreateBr(branch.after);
-  builder_.SetInsertPoint(branch.after);
+  builder_.CreateBr(branch[2]);
+  builder_.SetInsertPoint(branch[2]);
   for (std::size_t i = 0; i < values.size(); ++i) {
     llvm::PHINode* const result = builder_.CreatePHI(type_, 2);
-    result->addIncoming(materialize(usual[i]), branch.before);
+    result->addIncoming(materialize(usual[i]), branch[0]);
     result->addIncoming(values[i].ir(), end);
     values[i] = {result, *this};
   }

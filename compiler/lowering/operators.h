@@ -6,6 +6,7 @@
 #include <span>
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Value.h>
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/numeric.h"
@@ -71,10 +72,8 @@ class Lowering {
   /// is written out at each use, which takes LLVM long where there are many.
   void callPrograms() { calls_programs_ = true; }
 
-  /// The blocks of a branch around code that is rarely run: emitted code is that code until endRare().
-  struct RareBranch {
-    llvm::BasicBlock *before, *rare, *after;
-  };
+  /// The blocks before, of, and after code that is rarely run: emitted code is that code until endRare().
+  using RareBranch = std::array<llvm::BasicBlock*, 3>;
   RareBranch beginRare(llvm::Value* is_rare);
   /// Makes of each value of that code the `usual` one where it is not rare; both have the same length.
   void endRare(const RareBranch& branch, llvm::Value* is_rare, std::span<const Value> usual, std::span<Value> values);
@@ -106,9 +105,8 @@ class Lowering {
   Word lowerWord(const Value& x);
   Value withWords(const Word& upper, const Word& lower);
   Word shiftRight(const Word& x, int places);
-  /// atMost() and atLeast() of ir/domain.def.
-  enum class Bound { kAtMost, kAtLeast };
-  Value bounded(const Value& x, double limit, Bound bound);
+  /// atMost() of ir/domain.def; `is_least`: atLeast().
+  Value bounded(const Value& x, double limit, bool is_least);
 
   Value function(Function function, std::span<const Value> arguments);
   Value divide(const Value& x, const Value& y);
@@ -134,5 +132,14 @@ std::array<Value, kCount> rarely(const Mask& is_rare, const std::array<Value, kC
   lowering.endRare(branch, is_rare.ir, usual, values);
   return values;
 }
+
+// The approximate forms of f32 `fast`: instructions on a GPU, short polynomials on the host. Subnormal operands and
+// results may count as zero. The bounds are in ir/functions.def.
+
+/// The approximate form of `function` in f32 `fast`, or null where fast uses the precise form.
+llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments);
+
+/// x / y in f32 `fast`.
+llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y);
 
 }  // namespace srjit

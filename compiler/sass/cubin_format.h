@@ -23,7 +23,7 @@ static_assert(sizeof(elf::Elf64_Ehdr) == 64 && sizeof(elf::Elf64_Shdr) == 64 && 
 inline constexpr std::uint8_t kOsAbi = 0x41, kAbiVersion = 8;
 inline constexpr unsigned kArchitectureShift = 8;
 
-enum SectionType : std::uint32_t {
+enum : std::uint32_t {  // types of sections
   SHT_CUDA_INFO = elf::SHT_LOPROC,
   SHT_CUDA_CALLGRAPH = elf::SHT_LOPROC + 0x01,
   SHT_CUDA_RELOCINFO = elf::SHT_LOPROC + 0x0b,
@@ -36,8 +36,8 @@ inline constexpr std::uint8_t STO_CUDA_ENTRY = 0x10;  ///< the symbol is a kerne
 inline constexpr std::uint8_t kReservedShared = 0xa0;
 
 // Attributes in .nv.info sections: format, identifier, then 16 bits that are the value or the number of bytes after.
-enum AttributeFormat : std::uint8_t { EIFMT_NVAL = 1, EIFMT_BVAL = 2, EIFMT_HVAL = 3, EIFMT_SVAL = 4 };
-enum Attribute : std::uint8_t {
+enum : std::uint8_t { EIFMT_NVAL = 1, EIFMT_BVAL = 2, EIFMT_HVAL = 3, EIFMT_SVAL = 4 };
+enum : std::uint8_t {
   EIATTR_MAX_THREADS = 0x05,
   EIATTR_PARAM_CBANK = 0x0a,
   EIATTR_FRAME_SIZE = 0x11,
@@ -53,20 +53,6 @@ enum Attribute : std::uint8_t {
   EIATTR_VRC_CTA_INIT_COUNT = 0x4a,
   EIATTR_SPARSE_MMA_MASK = 0x50,
   EIATTR_MERCURY_ISA_VERSION = 0x5f,
-};
-
-// Attributes in .nv.compat sections, in the same formats. The names are strings of nvlink 13.0. No tool prints the
-// numbers. Those of three names follow from what ptxas 13.0 writes: 3 changes with tensormap.replace, 7 has the version
-// that EIATTR_MERCURY_ISA_VERSION has, 9 is 1 for sm_90a and sm_100a, else 0. The other numbers follow from the order
-// of nvlink's strings, in which these three have their places. Number 11 is behind nvlink's last name.
-enum CompatAttribute : std::uint8_t {
-  EICOMPAT_ATTR_ISA_CLASS = 0x02,
-  EICOMPAT_ATTR_INST_TENSORMAP_V1 = 0x03,
-  EICOMPAT_ATTR_INST_TCGEN05_MMA = 0x05,
-  EICOMPAT_ATTR_ENABLE_OPPORTUNISTIC_FINALIZATION = 0x06,
-  EICOMPAT_ATTR_MERCURY_ISA_MAJOR_MINOR_VERSION = 0x07,
-  EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET = 0x09,
-  kCompatArchitecture = 0x0b,  ///< Architecture::compatibility, and 0
 };
 
 // The two entries of .nv.rel.action, which ptxas 13.0 writes alike into every cubin before Hopper. No public tool names

@@ -1,4 +1,4 @@
-#include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/cubin.h"
 
 #include <algorithm>
 #include <cstring>
@@ -53,8 +53,8 @@ template <class Use>
 void forEachAttribute(std::span<const std::byte> info, Use use) {
   constexpr std::size_t kHead = 4;
   for (std::size_t at = 0; at + kHead <= info.size();) {
-    const auto format = static_cast<AttributeFormat>(info[at]);
-    const auto attribute = static_cast<Attribute>(info[at + 1]);
+    const auto format = static_cast<std::uint8_t>(info[at]);
+    const auto attribute = static_cast<std::uint8_t>(info[at + 1]);
     if (format != EIFMT_SVAL) {
       use(attribute, Image(info.subspan(at + 2, 2)));
       at += kHead;
@@ -72,7 +72,7 @@ void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
   constexpr unsigned kSizeShift = 18;
   // A kernel has at most 32,764 bytes of parameters (PTX ISA, ".param"), most of 4 bytes or more.
   constexpr std::size_t kMostParameters = 8192;
-  forEachAttribute(info, [&](Attribute attribute, const Image& value) {
+  forEachAttribute(info, [&](std::uint8_t attribute, const Image& value) {
     if (attribute == EIATTR_PARAM_CBANK) {
       kernel.parameter_base = value.at<std::uint16_t>(4).value_or(0);
     } else if (attribute == EIATTR_KPARAM_INFO) {
@@ -120,7 +120,7 @@ void readRegisters(const Image& image, std::span<const NamedSection> sections, s
   for (const NamedSection& info : sections) {
     if (info.name != ".nv.info" || info.header.sh_link >= sections.size()) continue;
     const elf::Elf64_Shdr& symbols = sections[info.header.sh_link].header;
-    forEachAttribute(image.part(info.header.sh_offset, info.header.sh_size), [&](Attribute attribute,
+    forEachAttribute(image.part(info.header.sh_offset, info.header.sh_size), [&](std::uint8_t attribute,
                                                                                  const Image& value) {
       if (attribute != EIATTR_REGCOUNT) return;
       const auto symbol =

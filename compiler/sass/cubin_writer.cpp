@@ -1,4 +1,4 @@
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,6 +23,20 @@ constexpr std::size_t kCodeAlignment = 128, kFetchedAhead = 128;
 constexpr std::uint32_t kParameterSpace = 0x1f000;  // in a parameter's record, below its size
 constexpr unsigned kParameterSizeShift = 18;
 
+// Attributes in .nv.compat sections, in the same formats. The names are strings of nvlink 13.0. No tool prints the
+// numbers. Those of three names follow from what ptxas 13.0 writes: 3 changes with tensormap.replace, 7 has the version
+// that EIATTR_MERCURY_ISA_VERSION has, 9 is 1 for sm_90a and sm_100a, else 0. The other numbers follow from the order
+// of nvlink's strings, in which these three have their places. Number 11 is behind nvlink's last name.
+enum : std::uint8_t {
+  EICOMPAT_ATTR_ISA_CLASS = 0x02,
+  EICOMPAT_ATTR_INST_TENSORMAP_V1 = 0x03,
+  EICOMPAT_ATTR_INST_TCGEN05_MMA = 0x05,
+  EICOMPAT_ATTR_ENABLE_OPPORTUNISTIC_FINALIZATION = 0x06,
+  EICOMPAT_ATTR_MERCURY_ISA_MAJOR_MINOR_VERSION = 0x07,
+  EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET = 0x09,
+  kCompatArchitecture = 0x0b,  ///< Architecture::compatibility, and 0
+};
+
 /// A growable byte buffer.
 class Bytes {
  public:
@@ -43,7 +57,7 @@ class Bytes {
   }
   void padTo(std::size_t size) { bytes_.resize(size); }
 
-  // The identifier is an Attribute or a CompatAttribute.
+  // The identifier is one of EIATTR_*, or of EICOMPAT_ATTR_* in .nv.compat sections.
   void attribute(std::uint8_t identifier) { head(EIFMT_NVAL, identifier, 0); }
   void byteAttribute(std::uint8_t identifier, std::uint8_t value) { head(EIFMT_BVAL, identifier, value); }
   void halfAttribute(std::uint8_t identifier, std::uint16_t value) { head(EIFMT_HVAL, identifier, value); }
@@ -60,7 +74,7 @@ class Bytes {
   std::string_view bytes() const { return bytes_; }
 
  private:
-  void head(AttributeFormat format, std::uint8_t identifier, std::uint16_t value) {
+  void head(std::uint8_t format, std::uint8_t identifier, std::uint16_t value) {
     add(format).add(identifier).add(value);
   }
   std::string bytes_;
@@ -101,11 +115,11 @@ std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, st
 class Plan {
  public:
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
-      : kernels_(kernels), architecture_(architectureOf(architecture)), generation_(infoOf(architecture_.generation)) {
+      : kernels_(kernels), architecture_(architectureOf(architecture)) {
     const auto count = static_cast<std::uint32_t>(kernels.size());
-    infos_ = generation_.has_recent_layout ? 8 : 7;
+    infos_ = architecture_.has_recent_layout ? 8 : 7;
     call_graph_ = infos_ + count;
-    if (generation_.has_recent_layout) {
+    if (architecture_.has_recent_layout) {
       texts_ = call_graph_ + 1;
       reserved_ = texts_ + count;
       constants_ = reserved_ + 1;
@@ -114,7 +128,7 @@ class Plan {
       texts_ = constants_ + count;
     }
     first_global_ = 1 + 2 * count + 1;
-    functions_ = first_global_ + (generation_.has_recent_layout ? 2 : 0);
+    functions_ = first_global_ + (architecture_.has_recent_layout ? 2 : 0);
   }
 
   std::vector<Section> sections();
@@ -145,7 +159,6 @@ class Plan {
 
   std::span<const KernelDescription> kernels_;
   const Architecture& architecture_;
-  const GenerationInfo& generation_;
   std::uint32_t infos_ = 0, call_graph_ = 0, texts_ = 0, constants_ = 0, reserved_ = 0;
   std::uint32_t first_global_ = 0, functions_ = 0;
   std::vector<Section> sections_;
@@ -168,8 +181,8 @@ void Plan::addSymbols() {
     sectionSymbol(".nv.constant0." + kernels_[k].name, constants_ + k);
   }
   sectionSymbol(".nv.callgraph", call_graph_);
-  if (generation_.has_recent_layout) {
-    const std::uint64_t offset = generation_.reserved_bytes;
+  if (architecture_.has_recent_layout) {
+    const std::uint64_t offset = architecture_.reserved_bytes;
     symbols.add(elf::Elf64_Sym{names.addName(".nv.reservedSmem.offset0"), symbolInfo(elf::STB_WEAK, elf::STT_OBJECT), 0,
                                0, offset, sizeof(float)});
     symbols.add(elf::Elf64_Sym{names.addName("__nv_reservedSMEM_offset_0_alias"),
@@ -237,29 +250,29 @@ Bytes Plan::kernelInfo(std::size_t k) const {
   const KernelDescription& kernel = kernels_[k];
   std::uint16_t bytes = 0;
   const std::vector<std::uint16_t> offsets = offsetsOf(kernel.parameter_bytes, bytes);
-  const auto base = static_cast<std::uint16_t>(sass::constantBankOf(architecture_.number).parameters);
+  const auto base = static_cast<std::uint16_t>(architecture_.parameters);
   Bytes info;
   info.attributeOf(EIATTR_CUDA_API_VERSION, kApiVersion);
-  if (!generation_.has_recent_layout) info.attribute(EIATTR_SW2861232_WAR);
+  if (!architecture_.has_recent_layout) info.attribute(EIATTR_SW2861232_WAR);
   info.attributeOf(EIATTR_PARAM_CBANK, constantSymbol(k), base, bytes);
   info.halfAttribute(EIATTR_CBANK_PARAM_SIZE, bytes);
   for (std::size_t p = offsets.size(); p-- > 0;) {
     info.attributeOf(EIATTR_KPARAM_INFO, std::uint32_t{0}, static_cast<std::uint16_t>(p), offsets[p],
                      std::uint32_t{kernel.parameter_bytes[p]} << kParameterSizeShift | kParameterSpace);
   }
-  if (generation_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
+  if (architecture_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
   info.halfAttribute(EIATTR_MAXREG_COUNT, 255);
-  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, generation_.has_recent_layout ? kMercuryVersion : 0);
-  if (generation_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
+  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, architecture_.has_recent_layout ? kMercuryVersion : 0);
+  if (architecture_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
   info.attributeOfList(EIATTR_EXIT_INSTR_OFFSETS, kernel.exits);
   if (kernel.max_threads[0] != 0) info.attributeOf(EIATTR_MAX_THREADS, kernel.max_threads);
-  if (generation_.has_recent_layout) info.attributeOf(EIATTR_SW_WAR, architecture_.workarounds);
+  if (architecture_.has_recent_layout) info.attributeOf(EIATTR_SW_WAR, architecture_.workarounds);
   return info;
 }
 
 void Plan::addTexts() {
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    const std::uint32_t registers = generation_.has_recent_layout ? 0 : kernels_[k].registers << 24;
+    const std::uint32_t registers = architecture_.has_recent_layout ? 0 : kernels_[k].registers << 24;
     add(".text." + kernels_[k].name, elf::SHT_PROGBITS, elf::SHF_ALLOC | elf::SHF_EXECINSTR, kSymbolSection,
         function(k) | registers, kCodeAlignment, 0, {});
     sections_.back().kernel = &kernels_[k];
@@ -272,7 +285,7 @@ void Plan::addConstants() {
     std::uint16_t bytes = 0;
     offsetsOf(kernels_[k].parameter_bytes, bytes);
     Bytes content;
-    content.padTo(sass::constantBankOf(architecture_.number).parameters + bytes);
+    content.padTo(architecture_.parameters + bytes);
     add(".nv.constant0." + kernels_[k].name, elf::SHT_PROGBITS, elf::SHF_ALLOC | elf::SHF_INFO_LINK, 0,
         texts_ + static_cast<std::uint32_t>(k), 4, 0, std::move(content));
   }
@@ -285,7 +298,7 @@ std::vector<Section> Plan::sections() {
   add(".note.nv.tkinfo", elf::SHT_NOTE, kTkInfoFlag, 0, 0, 4, 0, toolContent());
   add(".note.nv.cuinfo", elf::SHT_NOTE, kCuInfoFlag, 0, 0, 4, 0, noteContent());
   add(".nv.info", SHT_CUDA_INFO, 0, kSymbolSection, 0, 4, 0, infoContent());
-  if (generation_.has_recent_layout) add(".nv.compat", SHT_CUDA_COMPAT, 0, 0, 0, 4, 0, compatibilityContent());
+  if (architecture_.has_recent_layout) add(".nv.compat", SHT_CUDA_COMPAT, 0, 0, 0, 4, 0, compatibilityContent());
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     add(".nv.info." + kernels_[k].name, SHT_CUDA_INFO, elf::SHF_INFO_LINK, kSymbolSection,
         texts_ + static_cast<std::uint32_t>(k), 4, 0, kernelInfo(k));
@@ -293,10 +306,10 @@ std::vector<Section> Plan::sections() {
   Bytes graph;
   for (std::int32_t end = -1; end >= -4; --end) graph.add(std::int32_t{0}).add(end);
   add(".nv.callgraph", SHT_CUDA_CALLGRAPH, 0, kSymbolSection, 0, 4, 8, std::move(graph));
-  if (generation_.has_recent_layout) {
+  if (architecture_.has_recent_layout) {
     addTexts();
     add(".nv.shared.reserved.0", elf::SHT_NOBITS, elf::SHF_WRITE | elf::SHF_ALLOC, 0, 0, 1, 0, {});
-    sections_.back().header.sh_size = generation_.reserved_bytes;
+    sections_.back().header.sh_size = architecture_.reserved_bytes;
     addConstants();
   } else {
     Bytes action;
@@ -372,8 +385,7 @@ elf::Elf64_Ehdr fileHeader(unsigned architecture, std::size_t sections_at, std::
   header.e_version = elf::EV_CURRENT;
   header.e_phoff = sections_at + sections * sizeof(elf::Elf64_Shdr);
   header.e_shoff = sections_at;
-  header.e_flags =
-      0x6000000 | architecture << kArchitectureShift | infoOf(architectureOf(architecture).generation).flags;
+  header.e_flags = 0x6000000 | architecture << kArchitectureShift | architectureOf(architecture).flags;
   header.e_ehsize = sizeof(elf::Elf64_Ehdr);
   header.e_phentsize = sizeof(elf::Elf64_Phdr);
   header.e_phnum = static_cast<std::uint16_t>(segments);
@@ -443,7 +455,7 @@ std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, un
 void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image) {
   std::vector<Section> sections = Plan(kernels, architecture).sections();
   const std::size_t sections_at = roundUp(placeSections(sections), 8);
-  const bool recent = infoOf(architectureOf(architecture).generation).has_recent_layout;
+  const bool recent = architectureOf(architecture).has_recent_layout;
   const std::vector<elf::Elf64_Phdr> segments =
       segmentsOf(sections, recent, sections_at + sections.size() * sizeof(elf::Elf64_Shdr));
   image.resize(sections_at + sections.size() * sizeof(elf::Elf64_Shdr) + segments.size() * sizeof(elf::Elf64_Phdr));

@@ -22,10 +22,6 @@ unsigned generationOf(unsigned architecture) noexcept {
   return 1U << static_cast<unsigned>(architectureOf(architecture).generation);
 }
 
-bool hasSplitBranches(unsigned architecture) noexcept {
-  return infoOf(architectureOf(architecture).generation).has_split_branches;
-}
-
 constexpr std::uint8_t kAbsent = 255;
 
 /// Part of the modifier at a place in the word.
@@ -175,7 +171,8 @@ constexpr std::uint8_t kBranchAt = 32, kBranchBits = 50;
 constexpr std::uint8_t kBranchLowAt = 16, kBranchLowBits = 8, kBranchHighAt = 34, kBranchHighBits = 48;
 
 std::uint32_t getBranch(const Word& word, unsigned architecture) noexcept {
-  if (!hasSplitBranches(architecture)) return static_cast<std::uint32_t>(get(word, kBranchAt, kBranchBits));
+  if (!architectureOf(architecture).has_split_branches)
+    return static_cast<std::uint32_t>(get(word, kBranchAt, kBranchBits));
   return static_cast<std::uint32_t>(
       (get(word, kBranchLowAt, kBranchLowBits) | get(word, kBranchHighAt, kBranchHighBits) << kBranchLowBits) << 2);
 }
@@ -352,11 +349,8 @@ unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
   return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;
 }
 
-ConstantBank constantBankOf(unsigned architecture) noexcept {
-  const Architecture& row = architectureOf(architecture);
-  const GenerationInfo& info = infoOf(row.generation);
-  const Form load = isAvailable(Form::kUldcDescriptor, architecture) ? Form::kUldcDescriptor : Form::kLdcuDescriptor;
-  return {info.parameters, info.descriptor, load};
+Form descriptorLoadOf(unsigned architecture) noexcept {
+  return isAvailable(Form::kUldcDescriptor, architecture) ? Form::kUldcDescriptor : Form::kLdcuDescriptor;
 }
 
 constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kForm>(std::index_sequence<kForm...>) {
@@ -365,7 +359,7 @@ constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kFor
 
 void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept {
   const auto wide = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(offset)));
-  if (hasSplitBranches(architecture)) {
+  if (architectureOf(architecture).has_split_branches) {
     const auto words = static_cast<std::uint64_t>(static_cast<std::int64_t>(wide) >> 2);
     put(word, kBranchLowAt, kBranchLowBits, words);
     put(word, kBranchHighAt, kBranchHighBits, words >> kBranchLowBits);

@@ -156,13 +156,8 @@ inline constexpr unsigned kBarrierDelay = 2;
 /// Cycles that a branch or EXIT stalls at least, unless it branches to itself.
 inline constexpr unsigned kBranchStall = 5;
 
-/// Where the driver puts things into constant bank 0, in bytes: kernel parameters, and what UR4 must hold for loads and
-/// stores (by descriptor_load).
-struct ConstantBank {
-  std::uint32_t parameters, descriptor;
-  Form descriptor_load;
-};
-ConstantBank constantBankOf(unsigned architecture) noexcept;
+/// What loads Architecture::descriptor, which loads and stores need in UR4.
+Form descriptorLoadOf(unsigned architecture) noexcept;
 
 /// The bits. Precondition: `instruction` obeys its form (fields without a slot keep their defaults, numbers fit into
 /// their slots), `architecture` is one of directArchitectures() and has the form.

@@ -1,4 +1,4 @@
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 
 #include <algorithm>
 #include <bit>

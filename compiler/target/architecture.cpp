@@ -11,24 +11,26 @@ namespace {
 
 constexpr unsigned kNone = 0, kPtx = 1, kDirect = 2;
 
-constexpr GenerationInfo kGenerations[] = {
+// What the rows of a generation have in common, by its name.
 #define SRJIT_GENERATION(id, parameters, descriptor, split, recent, reserved, flags, masks) \
-  {parameters, descriptor, split, recent, reserved, flags, masks},
+  constexpr Architecture id = {0, {}, IsaGeneration::id, parameters, descriptor, split, recent, reserved, flags, masks};
 #include "compiler/target/architectures.def"
-};
 
 constexpr Architecture kArchitectures[] = {
-#define SRJIT_ARCHITECTURE(number, generation, tiers, copies, doubles, predicate, compatibility, workarounds) \
-  {number,                                                                                                    \
-   "sm_" #number,                                                                                             \
-   IsaGeneration::generation,                                                                                 \
-   ((tiers) & kPtx) != kNone,                                                                                 \
-   ((tiers) & kDirect) != kNone,                                                                              \
-   copies,                                                                                                    \
-   doubles,                                                                                                   \
-   predicate,                                                                                                 \
-   compatibility,                                                                                             \
-   workarounds},
+#define SRJIT_ARCHITECTURE(id, generation, tiers, copies, doubles, predicate, compatible, work) \
+  [] {                                                                                          \
+    Architecture row = generation;                                                              \
+    row.number = id;                                                                            \
+    row.name = "sm_" #id;                                                                       \
+    row.has_ptx = ((tiers) & kPtx) != kNone;                                                    \
+    row.has_direct_code = ((tiers) & kDirect) != kNone;                                         \
+    row.has_async_copies = copies;                                                              \
+    row.has_fixed_doubles = doubles;                                                            \
+    row.predicate_delay = predicate;                                                            \
+    row.compatibility = compatible;                                                             \
+    row.workarounds = work;                                                                     \
+    return row;                                                                                 \
+  }(),
 #include "compiler/target/architectures.def"
 };
 static_assert(std::ranges::is_sorted(kArchitectures, {}, &Architecture::number));
@@ -60,10 +62,6 @@ const Architecture& architectureOf(std::string_view name) noexcept {
   const auto found = std::ranges::find(kArchitectures, name, &Architecture::name);
   assert(found != std::end(kArchitectures));
   return *found;
-}
-
-const GenerationInfo& infoOf(IsaGeneration generation) noexcept {
-  return kGenerations[static_cast<std::size_t>(generation)];
 }
 
 std::span<const std::string_view> ptxArchitectures() noexcept { return kPtxNames; }

@@ -17,24 +17,21 @@ enum class IsaGeneration : std::uint8_t {
 #include "compiler/target/architectures.def"
 };
 
-struct GenerationInfo {
-  std::uint16_t parameters, descriptor;  ///< offsets in constant bank 0, in bytes
+struct Architecture {
+  unsigned number = 0;         ///< 90 of sm_90
+  std::string_view name = {};  ///< "sm_90"
+  IsaGeneration generation;
+  std::uint16_t parameters, descriptor;  ///< where the driver puts these into constant bank 0, in bytes
   bool has_split_branches;  ///< the offset of a branch in two fields, in units of 4 bytes; else in one, in bytes
-  bool has_recent_layout;   ///< of cubins; so are the fields that follow
+  bool has_recent_layout;   ///< of cubins; so are the three fields that follow
   std::uint8_t reserved_bytes, flags;
   bool has_masks;
-};
-
-struct Architecture {
-  unsigned number;        ///< 90 of sm_90
-  std::string_view name;  ///< "sm_90"
-  IsaGeneration generation;
-  bool has_ptx;            ///< whether LLVM writes PTX for it
-  bool has_direct_code;    ///< whether its machine instructions were verified
-  bool has_async_copies;   ///< cp.async
-  bool has_fixed_doubles;  ///< whether double instructions have fixed latencies
-  std::uint8_t predicate_delay;
-  std::uint32_t compatibility, workarounds;  ///< in cubins
+  bool has_ptx = false;            ///< whether LLVM writes PTX for it
+  bool has_direct_code = false;    ///< whether its machine instructions were verified
+  bool has_async_copies = false;   ///< cp.async
+  bool has_fixed_doubles = false;  ///< whether double instructions have fixed latencies
+  std::uint8_t predicate_delay = 0;
+  std::uint32_t compatibility = 0, workarounds = 0;  ///< in cubins
 };
 
 /// The architecture of code where nobody names one.
@@ -46,7 +43,6 @@ std::span<const Architecture> allArchitectures() noexcept;
 const Architecture& architectureOf(unsigned number) noexcept;
 /// The row with this name, "sm_90", which must be in the table.
 const Architecture& architectureOf(std::string_view name) noexcept;
-const GenerationInfo& infoOf(IsaGeneration generation) noexcept;
 
 /// The names of the architectures that LLVM writes PTX for, and the numbers of those that have direct code; ascending.
 std::span<const std::string_view> ptxArchitectures() noexcept;

@@ -1,4 +1,4 @@
-// exp, exp2 and expm1 as programs.
+// exp, exp2, expm1 and erf as programs.
 //
 // W. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980): x = n ln 2 + r with an integer n, so
 // that e^x = 2^n e^r. ln 2 is the sum of a short number, whose product with n is exact, and a rest. Then r = head +
@@ -129,6 +129,24 @@ T expm1(const T& x) {
   const T result = half + half;
   // A tiny x is the result: half of a subnormal number may be none, and a zero keeps its sign.
   return select(lt(abs(x), T(choose<kPrecision>(0x1p-26, 0x1p-55))), x, result);
+}
+
+/// A polynomial below 1; above 1 - e^(-x^2) q(x - 2), where the difference is exact. Beyond `kMost` it is 1.
+template <Precision kPrecision, class T>
+T erf(const T& x) {
+  using namespace real;
+  constexpr double kMost = choose<kPrecision>(4.0, 6.0);
+  const T magnitude = abs(x);
+  const T square = magnitude * magnitude;
+  const T q = polynomial(choose<kPrecision, std::span<const double>>(kErf32, kErf64), square);
+  const T small = fma(magnitude, q, magnitude);
+  const T inside = atMost(magnitude, kMost);
+  const Reduced<T> e = reduceExponent<kPrecision>(inside * -inside);
+  const T power = valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
+  const T distance = inside - T(2);
+  const T complement = polynomial(choose<kPrecision, std::span<const double>>(kErfc32, kErfc64), distance);
+  const T large = fma(-power, complement, T(1));
+  return copysign(select(lt(magnitude, T(1)), small, large), x);
 }
 
 }  // namespace srjit::functions

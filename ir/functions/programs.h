@@ -3,13 +3,11 @@
 
 #include "ir/functions/arcs.h"
 #include "ir/functions/circular.h"
-#include "ir/functions/erf.h"
 #include "ir/functions/exponentials.h"
 #include "ir/functions/hyperbolics.h"
 #include "ir/functions/logarithms.h"
 #include "ir/functions/powers.h"
-#include "ir/functions/remainders.h"
-#include "ir/functions/roots.h"
+#include "ir/functions/quotients.h"
 #include "ir/ops.h"
 
 namespace srjit::functions {

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "ir/text/infix.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
 #include "ir/text/words.h"

@@ -1,4 +1,5 @@
-// The parser of each text form, and what they write to; parseTokens() of text.h chooses among them.
+// The parser of each text form, and what they write to; parseTokens() of text.h chooses among them. And the operators
+// that infix writes as signs.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "ir/token_errors.h"
 
@@ -69,5 +71,36 @@ Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns
 /// The error (kSyntax) for `text` that nlohmann's parser refused, in our own words. `what` is the text of the parser's
 /// exception, and [offset, offset + length) the token at fault; where the text ends too early, the place is its end.
 Error malformedJson(std::string_view text, std::size_t offset, std::size_t length, std::string_view what);
+
+/// Levels of the infix grammar (text.h), loosest first.
+enum : int { kSum = 1, kTerm = 2, kUnary = 3, kPower = 4, kAtom = 5 };
+
+/// An operator that infix writes as a sign: its own level, and the loosest levels that its operands may have without
+/// parentheses.
+struct Sign {
+  std::string_view text;
+  Op op;
+  int level, left, right;
+};
+
+/// '-' before an operand is kNegation; the others stand between two.
+inline constexpr Sign kNegation = {"-", Op::kNeg, kUnary, kUnary, kUnary};
+inline constexpr std::array<Sign, 6> kSigns = {{
+    {"+", Op::kAdd, kSum, kSum, kTerm},
+    {"-", Op::kSub, kSum, kSum, kTerm},
+    {"*", Op::kMul, kTerm, kTerm, kUnary},
+    {"/", Op::kDiv, kTerm, kTerm, kUnary},
+    {"^", Op::kPow, kPower, kAtom, kUnary},
+    {"**", Op::kPow, kPower, kAtom, kUnary},
+}};
+
+/// The sign that writes `op`, nullptr if a call does.
+constexpr const Sign* findSign(Op op) {
+  if (op == kNegation.op) return &kNegation;
+  for (const Sign& sign : kSigns) {
+    if (sign.op == op) return &sign;
+  }
+  return nullptr;
+}
 
 }  // namespace srjit::text

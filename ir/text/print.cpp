@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
-#include "ir/text/infix.h"
 #include "ir/text/lexer.h"
+#include "ir/text/parsers.h"
 #include "ir/text/tree_walk.h"
 #include "ir/text/words.h"
 
@@ -53,7 +53,7 @@ class Printer : TreeWalk {
 
   void writeInfix(const Item& item) {
     const Token& token = tokens_[item.root];
-    const Level level = levelOf(token);
+    const int level = levelOf(token);
     if (level < item.level) {
       out_ += '(';
       push({subtree(item.root, kSum), piece(")")});
@@ -93,7 +93,7 @@ class Printer : TreeWalk {
     }
   }
 
-  static Level levelOf(const Token& token) {
+  static int levelOf(const Token& token) {
     if (token.kind == Token::Kind::kConstant) return std::signbit(token.value) ? kUnary : kAtom;
     if (token.kind != Token::Kind::kOp) return kAtom;
     const Sign* sign = findSign(token.op);

@@ -8,12 +8,124 @@
 #include <span>
 #include <utility>
 
-#include "passes/gradient/loss_graph.h"
+#include "ir/losses.h"
+#include "ir/numbers/postfix.h"
 #include "passes/pass.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
+
+// A second derivative as large as this is that of a kink or of a pole. Its products with derivatives are finite in f32.
+constexpr double kMostCurvature = 1e18;
+
+/// The operands of the terms: the prediction, the target, and the weight, 1 without weights. Not in scaled units.
+struct LossRow {
+  graph::Value f, y, w;
+};
+
+/// `value` times a power of two; without a node for 1.
+graph::Value inUnits(const graph::Value& value, double scale) {
+  return scale == 1 ? value : value * graph::Value(scale);
+}
+
+/// The terms of a loss, and their derivatives by the prediction, as nodes of an expression's graph: as they are
+/// written, since rules could make a term in which f does not occur. Borrows all. Not thread-safe.
+class LossGraph {
+ public:
+  LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker);
+
+  /// loss.terms() of them.
+  std::span<const graph::Value> terms() const noexcept { return terms_; }
+  /// The derivative of a term by the prediction in its units (predictionScale()), finite where the term is, unless it
+  /// overflows. 0 if f is a constant, which may be a number that the loss has elsewhere, too: nothing that f is derived
+  /// by has an effect.
+  graph::Value slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const;
+  /// What fits take for the second derivative of the only term by f, whose first is `slope`, in the same units: not
+  /// negative. If the table of losses has none, the larger of the second derivative and |slope| / |f - y|, which is
+  /// that of a parabola with its minimum at y (iteratively reweighted least squares: P. W. Holland, R. E. Welsch, Comm.
+  /// Statist. A6(9), 1977), as far as these exist. Where that is 0, a step would have no bound, and a row that only has
+  /// a slope would not count: there it is |slope| / |f - y|, too. Any curvature above 0 gives a direction in which the
+  /// loss falls (J. Nocedal, S. J. Wright, "Numerical Optimization", 2nd ed., 2006, 3.4), and this gives a step as long
+  /// as f - y.
+  graph::Value curvature(const graph::Value& slope, Differentiator& differentiator, RootMembers& members) const;
+  /// The target less its centre.
+  graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_centre); }
+  /// The factor of the prediction in the terms.
+  double predictionScale() const noexcept { return loss_.is_scaled ? 1 : loss_.constants.scale; }
+
+ private:
+  graph::Value customTerm() const;
+
+  const DerivedLoss& loss_;
+  LossRow row_;  ///< in scaled units, but for w
+  const graph::NodeMaker& maker_;
+  std::vector<graph::Value> terms_;
+  std::optional<graph::Value> reweighting_;  ///< of the table
+};
+
+LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker)
+    : loss_(loss), row_(row), maker_(maker) {
+  terms_.reserve(loss.terms());
+  row_.f = inUnits(row_.f, predictionScale());
+  row_.y = inUnits(row_.y, loss.constants.scale);
+  if (loss.custom) {
+    terms_.push_back(customTerm());
+    return;
+  }
+  const auto add = [&](LossTerm term) {
+    RowTerm<graph::Value> made = rowTerm(term, row_.f, row_.y, loss.constants);
+    terms_.push_back(made.value);
+    reweighting_ = made.reweighting;
+  };
+  if (loss.is_scaled) {
+    for (const LossTerm term : kScaledTerms) add(term);
+  } else {
+    add(loss.term);
+  }
+}
+
+// With 0 f added, it is not finite where f is not.
+graph::Value LossGraph::customTerm() const {
+  const auto leaf = [&](const Token& token) {
+    if (token.kind == Token::Kind::kConstant) return maker_.constant(token.value);
+    return (token.index == 0 ? row_.f : token.index == 1 ? row_.y : row_.w).in(maker_);
+  };
+  const auto apply = [&](Op op, std::span<const NodeId> of) {
+    Operands operands{};
+    std::ranges::copy(of, operands.begin());
+    return maker_.apply(op, operands);
+  };
+  const NodeId term = foldPostfix<NodeId>(loss_.custom->tokens(), leaf, apply);
+  return {maker_.apply(Op::kFma, {row_.f.in(maker_), maker_.constant(0), term}), maker_};
+}
+
+graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const {
+  const NodeId root = term.in(maker_), f = row_.f.in(maker_);
+  if (maker_.dag().node(f).kind == Token::Kind::kConstant) return {maker_.constant(0), maker_};
+  members.collect(maker_.dag(), {&root, 1});
+  std::array<NodeId, 1> slope{};
+  differentiator.run(
+      root, members.members(), maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
+  return {slope[0], maker_};
+}
+
+graph::Value LossGraph::curvature(const graph::Value& slope, Differentiator& differentiator,
+                                  RootMembers& members) const {
+  // That of a parabola, above 0 in every row. A comparison has a node among its operands.
+  if (reweighting_ && reweighting_->isLiteral()) return *reweighting_;
+  const graph::Value difference = row_.f - row_.y;
+  const graph::Value parabola = abs(slope) / maximum(abs(difference), loss_.constants.least_difference);
+  const auto own = [&] {
+    if (reweighting_) return *reweighting_;
+    const graph::Value second = slopeOf(slope, differentiator, members);
+    // Comparisons with NaN are false.
+    return maximum(select(lt(0.0, slope * difference), parabola, 0.0),
+                   select(lt(abs(second), kMostCurvature), maximum(second, 0.0), 0.0));
+  };
+  const graph::Value curvature = own();
+  return select(lt(0.0, curvature), curvature, parabola);
+}
 
 // Derivatives by parameters are often 1.
 graph::Value product(const graph::Value& x, const graph::Value& y) {

@@ -12,10 +12,8 @@
 #include "passes/fma.h"
 #include "passes/gradient/derivation.h"
 #include "passes/gradient/differentiate.h"
-#include "passes/gradient/graph_domain.h"
 #include "passes/members.h"
 #include "passes/rules/rewriter.h"
-#include "passes/schedule.h"
 
 namespace srjit {
 

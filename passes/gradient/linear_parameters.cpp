@@ -1,6 +1,7 @@
 #include "passes/gradient/linear_parameters.h"
 
 #include <algorithm>
+#include <optional>
 #include <ranges>
 
 #include "ir/op.h"
@@ -64,13 +65,13 @@ void LinearParameters::sweep(const ExpressionGraph& graph) {
     const Node& node = graph.dag.node(id);
     if (!node.isOperator() || reached_[places_[id]] == 0) continue;
     for (int k = 0; k < node.arity(); ++k) {
-      const OperandSet partial = operandsOfPartial(node.op, k);
-      if (partial.is_zero) continue;
+      const std::optional<std::uint8_t> partial = operandsOfPartial(node.op, k);
+      if (!partial) continue;
       const NodeId operand = node.operands[static_cast<std::size_t>(k)];
       reached_[places_[operand]] = 1;
       include(setIn(above_, operand), setIn(above_, id));
       for (int other = 0; other < node.arity(); ++other) {
-        if (!partial.has(other)) continue;
+        if ((*partial >> other & 1U) == 0) continue;
         include(setIn(above_, operand), setIn(below_, node.operands[static_cast<std::size_t>(other)]));
       }
     }

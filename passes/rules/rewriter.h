@@ -11,13 +11,11 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
-#include "passes/rules/conditions.h"
+#include "passes/rules/tables.h"
 
 namespace srjit {
 
 class RewriteLog;
-struct RewriteStep;
-struct RuleTables;
 
 /// The value of `op` over operands that are numbers of `precision`, computed in that precision: what every kernel of
 /// this precision gives, but for approximate operators in `fast` (hasApproximateStep() of passes/operator_facts.h).
@@ -29,7 +27,8 @@ class Rewriter {
   /// Applies the rules of `mode` and of stricter modes. Rules that fire are added to `log`, if that is given.
   Rewriter(Dag& dag, Math mode, RewriteLog* log = nullptr);
   /// The same without a log, of given rules, which must outlive it: rulesFor(), or a copy.
-  Rewriter(Dag& dag, const RuleTables& rules) : dag_(dag), rules_(rules) {}
+  Rewriter(Dag& dag, const RuleTables& rules);
+  ~Rewriter();
 
   /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
   /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
@@ -53,13 +52,7 @@ class Rewriter {
  private:
   static constexpr NodeId kRewriting = ~NodeId{0}, kNone = kRewriting - 1;
 
-  /// A rewrite that has begun.
-  struct Rewrite {
-    const RewriteStep* next;  ///< the next step of the replacement; it may be rewritten itself
-    const RewriteStep* end;
-    std::size_t known;  ///< of `values`: those of the rule's wildcards and literals, and of the steps before
-    std::array<NodeId, kRuleWildcards + kRuleLiterals + kRuleSteps> values;
-  };
+  struct Rewrite;
 
   /// The normal form of a term, or kRewriting if a rule matches it: then its rewrite has begun.
   template <int kArity>
@@ -71,7 +64,7 @@ class Rewriter {
   /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
   /// if no rule matches.
   NodeId applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c);
-  // Add to the log, which must be given. They are in simplify.cpp, so that a device needs no texts of rules.
+  // Add to the log, which must be given. They are in tables.cpp, so that a device needs no texts of rules.
   void reportFold(Op op, const Operands& operands, NodeId value) const;
   void reportRule(std::size_t number, Op op, const Operands& operands) const;
   void reportEnd(NodeId result) const;

@@ -1,5 +1,6 @@
 // The rules of simplify.def, compiled: flat arrays of plain values that refer to one another by index, so that a copy
-// of their bytes serves another processor.
+// of their bytes serves another processor; when rules apply: the math mode of a pipeline, and conditions; and the rules
+// as expressions.
 #pragma once
 
 #include <array>
@@ -7,17 +8,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
+#include "ir/expression.h"
+#include "ir/numeric.h"
 #include "ir/ops.h"
 #include "passes/dag.h"
-#include "passes/rules/conditions.h"
 #include "passes/rules/node_sort.h"
 
 namespace srjit {
 
+class RewriteLog;
+class WorkingDag;
+
 inline constexpr std::size_t kSorts = kFirstOpSort + kOpCount;
 static_assert(kSorts <= 256, "a sort has 8 bits");
+/// The most wildcards x0 x1 x2, and constants p0 p1, of a rule.
+inline constexpr std::size_t kRuleWildcards = 3;
+inline constexpr std::size_t kRuleLiterals = 2;
+/// The most operators and constants of a replacement.
+inline constexpr std::size_t kRuleSteps = 5;
 
 /// Nodes that tokens of a pattern stand for: the operands of its root, then the operands of each of these, then terms
 /// further down.
@@ -125,5 +136,30 @@ static_assert(std::is_trivially_copyable_v<RulesOfOp> && std::is_trivially_copya
 
 /// The rules of `mode` and of stricter modes. Made once; they stay until the process ends. Thread-safe.
 const RuleTables& rulesFor(Math mode);
+
+/// The mode whose rules (simplify.def) standard pipelines apply: without approximations, fast is as precise.
+constexpr Math ruleModeOf(Math math, Precision precision) {
+  return math == Math::kFast && !isApproximate(math, precision) ? Math::kPrecise : math;
+}
+
+/// Whether the condition of rule number `rule` of allRules() holds for these constants. Thread-safe.
+bool conditionHolds(std::size_t rule, double p0, double p1, Precision precision) noexcept;
+
+/// One row of simplify.def without its condition, which is conditionHolds().
+struct Rule {
+  Math mode;
+  std::string_view pattern_text;
+  std::string_view replacement_text;
+  Expression pattern;
+  Expression replacement;
+};
+
+/// All rules, in the order of the table. Thread-safe.
+std::span<const Rule> allRules();
+
+/// Applies the rules of `mode` and of stricter modes from the leaves to the roots until none matches, and computes
+/// operators over constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets the
+/// replaced nodes.
+void simplify(WorkingDag& work, Math mode, RewriteLog* log = nullptr);
 
 }  // namespace srjit

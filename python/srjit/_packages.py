@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def name_nvidia_packages() -> None:
     """Sets ``SRJIT_PYTHON_PACKAGES``, unless it is set, to the folders of packages that have a folder ``nvidia``.
 
-    The extras cu12 and cu13 bring them, and the library's search (compiler/nvptx/toolkit.h) looks there.
+    The extras cu12 and cu13 bring them, and the library's search (compiler/kernels/assembler.h) looks there.
     """
     try:
         spec = importlib.util.find_spec("nvidia")

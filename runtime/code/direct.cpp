@@ -12,7 +12,7 @@
 #include <tbb/parallel_for.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "runtime/platform/clock.h"
 

@@ -7,7 +7,7 @@
 #include <tbb/parallel_for.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/kernels/sharing_order.h"
+#include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/ranges.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"

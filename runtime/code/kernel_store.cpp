@@ -8,7 +8,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "runtime/code/interpreted/device_encoding.h"
 
 namespace srjit {

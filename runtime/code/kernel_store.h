@@ -12,7 +12,7 @@
 #include <utility>
 #include <variant>
 
-#include "compiler/interpreter/op_family.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,8 +25,8 @@ namespace srjit {
 struct HostBatch {
   std::vector<std::uint32_t> expressions;
   std::vector<std::uint32_t> outputs;  ///< ascending; at least one
-  HostProgram program;                 ///< interpreted if `code` is empty
-  std::optional<HostCode> code;
+  HostProgram program;                 ///< interpreted if `code` is null
+  HostCode code;
   std::size_t parameters = 0;  ///< index of its first parameter in the table
 
   /// Whether adjacent roots are adjacent outputs.

@@ -193,9 +193,9 @@ class HostRun {
       interpret(batch, row, rows, place, scratch + batch.outputs.size() * stride, stride);
       return;
     }
-    batch.code->kernel()(data_.storage.data() + row * element_, static_cast<std::int64_t>(data_.column_stride),
-                         table_ + batch.parameters * element_, place.out,
-                         static_cast<std::int64_t>(place.stride / element_), static_cast<std::int64_t>(rows));
+    (*batch.code)(data_.storage.data() + row * element_, static_cast<std::int64_t>(data_.column_stride),
+                  table_ + batch.parameters * element_, place.out, static_cast<std::int64_t>(place.stride / element_),
+                  static_cast<std::int64_t>(rows));
   }
 
   Place scratchOutputs(const Chunk& chunk, std::byte* scratch) const {

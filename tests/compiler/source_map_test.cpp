@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/host/jit.h"
-#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 

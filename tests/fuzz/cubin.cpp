@@ -6,9 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "tests/fuzz/harness/bytes.h"
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "compiler/host/program.h"
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "tests/compiler/interpreter/machine.h"

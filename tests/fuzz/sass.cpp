@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/encode.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 #include "tests/fuzz/harness/bytes.h"
 

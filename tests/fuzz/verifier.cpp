@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "tests/compiler/direct/emitted.h"
 #include "tests/compiler/direct/run.h"
 #include "tests/fuzz/harness/direct_input.h"

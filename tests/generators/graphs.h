@@ -22,7 +22,7 @@
 #include "ir/text.h"
 #include "passes/dag.h"
 #include "passes/pass.h"
-#include "passes/rules/simplify.h"
+#include "passes/rules/tables.h"
 #include "passes/working_dag.h"
 #include "tests/generators/data.h"
 #include "tests/generators/population.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <thread>
 
-#include "compiler/interpreter/front_end/front_end_ptx.h"
+#include "compiler/interpreter/kernel.h"
 #include "ir/ops.h"
 #include "tests/generators/population.h"
 #include "tests/gpu/machine.h"

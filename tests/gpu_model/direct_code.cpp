@@ -4,8 +4,7 @@
 #include <cstring>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "tests/gpu_model/memory.h"
 #include "tests/gpu_model/sass_machine.h"
@@ -49,7 +48,7 @@ class DirectModel final : public KernelModel {
     for (const std::uint64_t table : {arguments.numbers, arguments.outputs, arguments.groups}) {
       requireOfModel(table % 16 == 0, "tables are aligned to 16 bytes");
     }
-    const std::uint32_t first = sass::constantBankOf(architecture_).parameters;
+    const std::uint32_t first = architectureOf(architecture_).parameters;
     std::vector<std::byte> bank(first + sizeof arguments);
     std::memcpy(bank.data() + first, &arguments, sizeof arguments);
     LaunchMemory seen(memory);

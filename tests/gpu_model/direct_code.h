@@ -15,7 +15,7 @@ namespace srjit {
 /// the architecture.
 using AlterCode = std::function<void(std::vector<sass::Instruction>&, unsigned)>;
 
-/// Reads a cubin that compiler/sass/cubin_writer.h wrote; nullopt if `image` is no ELF file, or one that cannot be run.
+/// Reads a cubin that compiler/sass/cubin.h wrote; nullopt if `image` is no ELF file, or one that cannot be run.
 /// Precondition: `image` has as many bytes as its ELF header and section headers say.
 std::optional<ModelImage> readDirectModel(const void* image, const AlterCode& alter);
 

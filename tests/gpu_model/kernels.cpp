@@ -7,7 +7,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/source_map.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "tests/gpu_model/front_end/models.h"
 #include "tests/gpu_model/programs.h"
 #include "tests/gpu_model/ptx_machine.h"

@@ -1,4 +1,4 @@
-// Models of kernels (compiler/nvptx/rows_kernel.h, totals_kernel.h, compiler/interpreter/kernel.h): same memory layout
+// Models of kernels (compiler/nvptx/kernels.h, compiler/interpreter/kernel.h): same memory layout
 // and reduction trees, computed on the host by the rows of ops.def in the kernel's precision.
 //
 // An image of models is a text that fully describes its kernels, so it can be cached like a real image.

@@ -2,7 +2,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/plain_sums.h"
+#include "compiler/nvptx/strip.h"
 #include "ir/rows.h"
 
 namespace srjit {

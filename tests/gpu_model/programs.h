@@ -1,7 +1,8 @@
 // The three kinds of kernel models.
 #pragma once
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "tests/gpu_model/memory.h"
 
 namespace srjit {

@@ -1,5 +1,5 @@
 // An interpreter of PTX text on the host, one instruction at a time, for the subset that benchmarks and LLVM's kernels
-// of rows have (compiler/nvptx/rows_kernel.h; with a loss in f32, no skipped rows): arithmetic of
+// of rows have (compiler/nvptx/kernels.h; with a loss in f32, no skipped rows): arithmetic of
 // 32 and 64 bits, branches, local and shared memory, shuffles and barriers that all threads of a block reach together,
 // and atomic additions. Approximate instructions are the host's functions; nothing is flushed to zero. Source: PTX
 // ISA 9.0.

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 
 namespace srjit {
 

@@ -8,10 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/listing.h"
+#include "compiler/nvptx/kernels.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "tests/gpu_model/direct_machine.h"

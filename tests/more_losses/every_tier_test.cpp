@@ -10,7 +10,7 @@
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
-#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "ir/numbers/rounding.h"
 #include "tests/generators/graphs.h"
 #include "tests/gpu_model/direct_machine.h"

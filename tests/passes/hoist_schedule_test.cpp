@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "passes/schedule.h"
+#include "passes/members.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

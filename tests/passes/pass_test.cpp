@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "passes/node_numbers.h"
+#include "passes/rewrite_log.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

@@ -7,9 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/rules/conditions.h"
 #include "passes/rules/rewriter.h"
-#include "passes/rules/simplify.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/population.h"
 

@@ -1,5 +1,4 @@
 // Every row of simplify.def against the guarantees of its class.
-#include "passes/rules/simplify.h"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/rules/conditions.h"
 #include "passes/rules/rewriter.h"
+#include "passes/rules/tables.h"
 #include "tests/generators/graphs.h"
 #include "tests/ir/domains.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/reference.h"
-#include "passes/rules/simplify.h"
+#include "passes/rules/tables.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

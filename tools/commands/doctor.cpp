@@ -7,9 +7,8 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/kernels/assembler.h"
+#include "compiler/nvptx/kernels.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/toolkit.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "ir/text/lexer.h"

@@ -6,14 +6,14 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/host/jit.h"
 #include "compiler/host/program.h"
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/assembler.h"
-#include "compiler/kernels/graph_listing.h"
+#include "compiler/kernels/image_maker.h"
 #include "compiler/lowering/source_map.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/listing.h"
+#include "compiler/nvptx/kernels.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "ir/text/lexer.h"
 #include "tools/commands.h"
@@ -72,9 +72,8 @@ std::string ptxText(const KernelInput& input, const KernelOptions& options, std:
   return commented(input, "//", rowsPtx(input.graphs, options.device(), sources));
 }
 
-Cubin cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
-  const Lines lines = sources.empty() ? Lines::kDrop : Lines::kKeep;
-  return assemble(ptxText(input, options, sources), options.arch, lines).value();
+KernelImage cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
+  return assemble(ptxText(input, options, sources), options.arch, !sources.empty()).value();
 }
 
 /// The result of `make` for the lines of --listing, or for none. The file is opened before, so that a bad place costs
@@ -126,7 +125,7 @@ void refuseRoots(KernelInput& input, std::span<const std::uint32_t> roots, const
 
 /// The direct tier's image with one kernel of all good expressions, which are one graph (KernelCode::kOneGraph). Those
 /// without code become errors of their lines and are reported; the image is empty if no other is left.
-Cubin directCubin(KernelInput& input, const KernelOptions& options) {
+KernelImage directCubin(KernelInput& input, const KernelOptions& options) {
   DirectOptions direct;
   direct.architecture = architectureOf(options.arch).number;
   direct.precision = options.precision;
@@ -139,21 +138,23 @@ Cubin directCubin(KernelInput& input, const KernelOptions& options) {
   if (part.groups.empty()) return {};
   const DirectImage image = joinDirect({&part, 1}, direct).value();
   const KernelDescription kernel = directKernel(image);
-  return {writeCubin({&kernel, 1}, direct.architecture), {{.name = kernel.name, .registers = kernel.registers}}};
+  return {.code = writeCubin({&kernel, 1}, direct.architecture),
+          .kernels = {{.name = kernel.name, .registers = kernel.registers}}};
 }
 
 /// Writes the cubin, and gives the facts to print.
 std::string cubinText(KernelInput& input, const CubinOptions& options) {
   OutputFile out = OutputFile::create(options.out).value();  // before the work, so that a bad place costs none
-  const Cubin cubin = options.direct() ? directCubin(input, options.kernel)
-                                       : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
-                                           return cubinOf(input, options.kernel, sources);
-                                         });
-  if (cubin.image.empty()) return "";
-  out.write({reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()});
+  const KernelImage cubin = options.direct()
+                                ? directCubin(input, options.kernel)
+                                : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
+                                    return cubinOf(input, options.kernel, sources);
+                                  });
+  if (cubin.code.empty()) return "";
+  out.write({reinterpret_cast<const char*>(cubin.code.data()), cubin.code.size()});
   out.publish().value();
   std::string text = input.comment("#");
-  Json object{{"arch", options.kernel.arch}, {"bytes", cubin.image.size()}};
+  Json object{{"arch", options.kernel.arch}, {"bytes", cubin.code.size()}};
   for (const KernelFacts& facts : cubin.kernels) {
     text +=
         fmt::format("{}: {} registers, {} bytes of stack frame, {} bytes of spill stores, {} bytes of spill loads\n",
@@ -167,14 +168,14 @@ std::string cubinText(KernelInput& input, const CubinOptions& options) {
   for (std::size_t i = 0; input.graphs.size() > 1 && i < input.graphs.size(); ++i) {
     object["expressions"][rowsKernelName(i)] = {input.expressions[i].first, input.expressions[i].second};
   }
-  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin.image.size(), options.kernel.arch);
+  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin.code.size(), options.kernel.arch);
   return options.json ? dump(object) : text;
 }
 
 std::string sassText(KernelInput& input, const TierOptions& options) {
-  if (!options.direct()) return commented(input, "//", disassemble(cubinOf(input, options.kernel).image));
-  const Cubin cubin = directCubin(input, options.kernel);
-  return cubin.image.empty() ? "" : sass::listing(cubin.image).value();
+  if (!options.direct()) return commented(input, "//", disassemble(cubinOf(input, options.kernel).code));
+  const KernelImage cubin = directCubin(input, options.kernel);
+  return cubin.code.empty() ? "" : sass::listing(cubin.code).value();
 }
 
 /// All expressions as programs of one batch: the graph's roots in order.

@@ -3,8 +3,7 @@
 #include <map>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "tools/explain/stages.h"
 
@@ -158,7 +157,7 @@ Result<Json> directStage(const Request& request, const FinalGraph& graph) {
     if (!line.is_instruction) continue;
     if (code[word]) line.machine = factsOfWord(*code[word], options.architecture, live[word]);
     if (word >= prologue) {
-      for (const NodeId node : trace.nodes[word - prologue]) line.nodes.push_back(graph.ids[node]);
+      for (const NodeId node : trace[word - prologue]) line.nodes.push_back(graph.ids[node]);
     }
     ++word;
   }

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "compiler/host/jit.h"
-#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "tools/explain/stages.h"
 
 namespace srjit::explain {

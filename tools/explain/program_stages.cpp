@@ -5,7 +5,8 @@
 #include <tuple>
 
 #include "compiler/host/program.h"
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
 #include "tools/explain/stages.h"
 

@@ -11,7 +11,7 @@
 
 #include "compiler/sass/instruction.h"
 #include "passes/dag.h"
-#include "passes/node_numbers.h"
+#include "passes/rewrite_log.h"
 #include "runtime/engine.h"
 #include "tools/explain/explanation.h"
 

@@ -11,7 +11,7 @@
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
 #include "ir/mix.h"
 #include "ir/ops.h"
 #include "passes/gradient/deriver.h"

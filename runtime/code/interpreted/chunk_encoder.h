@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
 #include "compiler/kernels/parameter_table.h"
 #include "ir/population.h"
 #include "runtime/code/parts.h"

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
-#include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/encoder.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/code/costs.h"

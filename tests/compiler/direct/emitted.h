@@ -10,7 +10,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/registers.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "tests/sass_verifier/hazards.h"
 
 namespace srjit {

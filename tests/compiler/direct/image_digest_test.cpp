@@ -11,7 +11,7 @@
 #include <llvm/Support/BLAKE3.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"

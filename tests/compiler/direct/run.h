@@ -90,7 +90,7 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
   arguments.output_stride = static_cast<std::uint32_t>(sizeof(T) * per_output);
   arguments.row_jump = directRowJump(grid);
   arguments.warps = grid.warps;
-  const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;
+  const std::uint32_t first = architectureOf(options.architecture).parameters;
   std::vector<std::byte> bank(first + sizeof arguments);
   std::memcpy(bank.data() + first, &arguments, sizeof arguments);
   SassMachine machine(code, bank, memory, image.registers - sass::kHiddenRegisters, options.architecture);

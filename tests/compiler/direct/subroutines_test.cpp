@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/direct/subroutines.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "tests/compiler/direct/emitted.h"

@@ -36,8 +36,8 @@ TEST(DirectTrace, ChangesNoWordAndHasOneEntryForEach) {
         DirectTrace trace;
         const DirectPart part = emitter.emit(dag, trace);
         EXPECT_EQ(part.words, plainPart(dag, options).words);
-        ASSERT_EQ(trace.nodes.size(), part.words.size());
-        for (const std::vector<NodeId>& nodes : trace.nodes) {
+        ASSERT_EQ(trace.size(), part.words.size());
+        for (const std::vector<NodeId>& nodes : trace) {
           EXPECT_TRUE(std::ranges::is_sorted(nodes));
           for (const NodeId node : nodes) EXPECT_LT(node, dag.size());
         }
@@ -54,7 +54,7 @@ TEST(DirectTrace, EveryNodeThatComputesHasInstructions) {
   const DirectPart part = emitter.emit(dag, trace);
   ASSERT_THAT(part.refused, IsEmpty());
   std::vector<std::size_t> counts(dag.size());
-  for (const std::vector<NodeId>& nodes : trace.nodes) {
+  for (const std::vector<NodeId>& nodes : trace) {
     for (const NodeId node : nodes) ++counts[node];
   }
   const auto isModifier = [](const Node& node) {
@@ -78,7 +78,7 @@ TEST(DirectTrace, InstructionsAreThoseOfTheirOperator) {
   const auto formsOf = [&](NodeId id) {
     std::vector<sass::Form> forms;
     for (std::size_t word = 0; word < part.words.size(); ++word) {
-      if (std::ranges::find(trace.nodes[word], id) == trace.nodes[word].end()) continue;
+      if (std::ranges::find(trace[word], id) == trace[word].end()) continue;
       forms.push_back(sass::decode(part.words[word], options.architecture).value().form);
     }
     return forms;

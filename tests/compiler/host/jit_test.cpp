@@ -50,7 +50,7 @@ void checkOp(HostJit& jit, Op op, const std::vector<T>& columns) {
   const Expression call = callOf(op);
   const auto code = jit.compile(Dag::fromExpressions(std::span(&call, 1), precisionOf<T>()));
   ASSERT_TRUE(code.ok()) << code.error().message;
-  code->kernel()(columns.data(), kRows, nullptr, compiled.data(), kRows, kRows);
+  (**code)(columns.data(), kRows, nullptr, compiled.data(), kRows, kRows);
   EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameBits<T>)) << infoOf(op).name;
 
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -153,7 +153,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   ASSERT_TRUE(code.ok());
   jit.reset();
   std::vector<double> x(kRowQuantum, 2.0), out(kRowQuantum);
-  code->kernel()(x.data(), kRowQuantum, nullptr, out.data(), kRowQuantum, kRowQuantum);
+  (**code)(x.data(), kRowQuantum, nullptr, out.data(), kRowQuantum, kRowQuantum);
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 

@@ -1,4 +1,4 @@
-#include "compiler/host/kernels.h"
+#include "compiler/host/jit.h"
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // Bytecode of the GPU interpreter, run by a model of its machine.
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 
 #include <bit>
 #include <memory>

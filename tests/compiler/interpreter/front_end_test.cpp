@@ -6,9 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/interpreter/bytecode.h"
-#include "compiler/interpreter/front_end/front_end_ptx.h"
+#include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/front_end/worker.h"
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/assembler.h"
 #include "compiler/nvptx/module.h"
 #include "compiler/nvptx/options.h"
@@ -75,7 +76,7 @@ TEST(FrontEndPtx, RefusesAnUnknownArchitecture) {
 TEST(FrontEndPtx, Assembles) {
   SRJIT_NEEDS_FRONT_END();
   if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
-  const Result<Cubin> cubin = assemble(frontEndPtxFor("sm_90").value(), "sm_90");
+  const Result<KernelImage> cubin = assemble(frontEndPtxFor("sm_90").value(), "sm_90");
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
   std::vector<std::string> names;
   for (const KernelFacts& kernel : cubin->kernels) names.push_back(kernel.name);

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "compiler/host/program.h"
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "ir/rows.h"
 
 namespace srjit {
@@ -49,7 +50,7 @@ class BytecodeMachine {
  private:
   static constexpr T kNothing = std::numeric_limits<T>::quiet_NaN();
 
-  static bool isMarked(const DeviceToken& token, DeviceToken::ArgumentKind kind) {
+  static bool isMarked(const DeviceToken& token, std::uint32_t kind) {
     return token.code >> DeviceToken::kArgumentShift == kind;
   }
   T& secondColumn(const DeviceToken& token) {

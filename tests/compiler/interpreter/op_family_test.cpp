@@ -1,5 +1,4 @@
 // Families of operators: nested, and closed under passes.
-#include "compiler/interpreter/op_family.h"
 
 #include <algorithm>
 
@@ -7,7 +6,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
-#include "passes/rules/simplify.h"
+#include "passes/rules/tables.h"
 
 namespace srjit {
 namespace {

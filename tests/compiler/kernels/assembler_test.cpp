@@ -2,14 +2,12 @@
 #include "compiler/kernels/assembler.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/source_map.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/totals_kernel.h"
+#include "compiler/nvptx/kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/toolkit.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"
@@ -144,7 +142,7 @@ TEST(Assembler, DisassemblesItsOwnCubins) {
   const Dag dag = callsOf(ops, Precision::kF32);
   const auto cubin = assemble(*rowsPtx({&dag, 1}, {}), "sm_90");
   ASSERT_TRUE(cubin.ok());
-  const auto text = disassemble(cubin->image);
+  const auto text = disassemble(cubin->code);
   ASSERT_TRUE(text.ok()) << text.error().message;
   EXPECT_THAT(*text, HasSubstr("FADD"));
 }

@@ -1,5 +1,4 @@
 // The lines that machine code names, and the file that has them.
-#include "compiler/kernels/graph_listing.h"
 
 #include <algorithm>
 #include <regex>
@@ -9,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/kernels/image_maker.h"
-#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/kernels.h"
 #include "ir/ops.h"
 #include "tests/generators/scratch.h"
 

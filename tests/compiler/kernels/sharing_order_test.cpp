@@ -1,4 +1,4 @@
-#include "compiler/kernels/sharing_order.h"
+#include "compiler/lowering/code_weights.h"
 
 #include <algorithm>
 #include <numeric>

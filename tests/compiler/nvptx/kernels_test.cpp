@@ -1,9 +1,8 @@
 // The text of PTX: required and forbidden instructions. Assembling is tested in
 // tests/compiler/kernels/assembler_test.cpp.
+#include "compiler/nvptx/kernels.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/totals_kernel.h"
 
 #include <regex>
 
@@ -14,8 +13,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/SourceMgr.h>
 
-#include "compiler/lowering/llvm_pipeline.h"
-#include "compiler/nvptx/toolkit.h"
+#include "compiler/lowering/llvm_modules.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

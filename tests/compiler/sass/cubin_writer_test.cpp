@@ -1,6 +1,5 @@
 // Images of writeCubin() against those of the assembler.
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/nvptx/toolkit.h"
 
 namespace srjit {
 namespace {
@@ -53,7 +51,7 @@ TEST_P(CubinWriter, RewritesAssembledKernelsUnchanged) {
   if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
   const auto cubin = assemble(twoKernels(GetParam()), fmt::format("sm_{}", GetParam()));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-  const auto original = readCubin(cubin->image);
+  const auto original = readCubin(cubin->code);
   ASSERT_TRUE(original.ok()) << original.error().message;
   EXPECT_EQ(original->architecture, GetParam());
   ASSERT_EQ(original->kernels.size(), 2U);
@@ -76,7 +74,7 @@ TEST_P(CubinWriter, RewritesAssembledKernelsUnchanged) {
     EXPECT_EQ(ours.registers, theirs.registers);
     EXPECT_EQ(ours.parameter_bytes, theirs.parameter_bytes);
     EXPECT_EQ(ours.parameter_base, theirs.parameter_base);
-    EXPECT_EQ(ours.parameter_base, sass::constantBankOf(GetParam()).parameters);
+    EXPECT_EQ(ours.parameter_base, architectureOf(GetParam()).parameters);
     EXPECT_TRUE(std::ranges::equal(ours.constants, theirs.constants));
     EXPECT_EQ(ours.max_threads, theirs.max_threads);
     EXPECT_EQ(ours.exits, theirs.exits);

@@ -6,12 +6,9 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/assembler.h"
+#include "compiler/nvptx/kernels.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/nvptx/toolkit.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
@@ -64,7 +61,7 @@ void checkRules(const Dag& dag, Math math, bool loss, unsigned architecture, Kno
   ASSERT_TRUE(ptx.ok()) << ptx.error().message;
   const auto cubin = assemble(retargeted(*ptx, architecture), fmt::format("sm_{}", architecture));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-  const auto contents = readCubin(cubin->image);
+  const auto contents = readCubin(cubin->code);
   ASSERT_TRUE(contents.ok()) << contents.error().message;
   for (const CubinKernel& kernel : contents->kernels) {
     const auto code = sass::decodeAll(kernel.body(), architecture);

@@ -1,5 +1,5 @@
 #include "tests/sass_verifier/hazards.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
@@ -57,9 +57,9 @@ std::string text(const std::vector<Violation>& violations) {
 
 /// Loads, arithmetic, a loop and a store, each waiting no longer than it must.
 std::vector<Instruction> tightCode(unsigned architecture) {
-  const ConstantBank bank = constantBankOf(architecture);
-  const bool variable = timingOf(bank.descriptor_load, architecture) == Timing::kVariable;
-  Instruction descriptor = make(bank.descriptor_load, kZero, {kZero, kZero, kZero}, 2, variable ? 1 : kEnd);
+  const Architecture& bank = architectureOf(architecture);
+  const bool variable = timingOf(descriptorLoadOf(architecture), architecture) == Timing::kVariable;
+  Instruction descriptor = make(descriptorLoadOf(architecture), kZero, {kZero, kZero, kZero}, 2, variable ? 1 : kEnd);
   Instruction address = make(Form::kLdc64, 2, {kZero, kZero, kZero}, 1, 0);
   address.immediate = bank.parameters;
   std::vector<Instruction> code = {

@@ -1,5 +1,5 @@
 #include "compiler/sass/instruction.h"
-#include "compiler/sass/listing.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
@@ -218,7 +218,7 @@ TEST(Sass, ControlIsPrintedAndRead) {
 
 TEST(Sass, DescriptorsAreLoadedByOneFormOnEachArchitecture) {
   for (const unsigned architecture : directArchitectures()) {
-    const Form form = constantBankOf(architecture).descriptor_load;
+    const Form form = descriptorLoadOf(architecture);
     EXPECT_TRUE(isAvailable(form, architecture));
     EXPECT_NE(isAvailable(Form::kUldcDescriptor, architecture), isAvailable(Form::kLdcuDescriptor, architecture));
   }

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/kernels/graph_listing.h"
-#include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_reader.h"
+#include "compiler/kernels/image_maker.h"
+#include "compiler/nvptx/kernels.h"
+#include "compiler/sass/cubin.h"
 #include "ir/ops.h"
 
 namespace srjit {
@@ -16,8 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string bytesIn(const Cubin& cubin) {
-  return {reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()};
+std::string bytesIn(const KernelImage& cubin) {
+  return {reinterpret_cast<const char*>(cubin.code.data()), cubin.code.size()};
 }
 
 TEST(Lines, ChangeNoInstruction) {
@@ -27,13 +27,13 @@ TEST(Lines, ChangeNoInstruction) {
   const NodeId quotient = dag.apply(Op::kDiv, operands);
   dag.addRoot(dag.apply(Op::kSin, {&quotient, 1}));
   const GraphListing listing = listGraphs({&dag, 1}, "/somewhere/graphs.txt");
-  const Cubin plain = assemble(rowsPtx({&dag, 1}, {}).value(), "sm_90").value();
+  const KernelImage plain = assemble(rowsPtx({&dag, 1}, {}).value(), "sm_90").value();
   const std::string ptx = rowsPtx({&dag, 1}, {}, listing.sources).value();
-  const Cubin with_lines = assemble(ptx, "sm_90", Lines::kKeep).value();
+  const KernelImage with_lines = assemble(ptx, "sm_90", true).value();
   EXPECT_THAT(bytesIn(with_lines), HasSubstr(".debug_line"));
   EXPECT_THAT(bytesIn(with_lines), HasSubstr("graphs.txt"));
   EXPECT_THAT(bytesIn(plain), Not(HasSubstr(".debug_line")));
-  const CubinContents expected = readCubin(plain.image).value(), got = readCubin(with_lines.image).value();
+  const CubinContents expected = readCubin(plain.code).value(), got = readCubin(with_lines.code).value();
   ASSERT_EQ(got.kernels.size(), expected.kernels.size());  // a subroutine counts
   for (const CubinKernel& kernel : expected.kernels) {
     const auto same = std::ranges::find(got.kernels, kernel.name, &CubinKernel::name);

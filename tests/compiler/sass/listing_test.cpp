@@ -1,6 +1,4 @@
-#include "compiler/sass/listing.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,10 +9,8 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/assembler.h"
-#include "compiler/sass/cubin_reader.h"
-#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/cubin.h"
 #include "compiler/sass/instruction.h"
-#include "compiler/sass/listing.h"
 #include "compiler/target/architecture.h"
 
 namespace srjit {
@@ -305,8 +303,8 @@ class SassProbe : public ::testing::TestWithParam<unsigned> {
   void SetUp() override {
     if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
   }
-  static CubinContents read(const Cubin& cubin) {
-    auto contents = readCubin(cubin.image);
+  static CubinContents read(const KernelImage& cubin) {
+    auto contents = readCubin(cubin.code);
     EXPECT_TRUE(contents.ok()) << contents.error().message;
     return contents.ok() ? *contents : CubinContents{};
   }
@@ -365,11 +363,11 @@ TEST_P(SassProbe, KernelsBeginAndEndAsAssumed) {
   ASSERT_EQ(contents.kernels.size(), 1U);
   const CubinKernel& kernel = contents.kernels[0];
   const auto code = decoded(kernel, GetParam());
-  const sass::ConstantBank bank = sass::constantBankOf(GetParam());
+  const Architecture& bank = architectureOf(GetParam());
   EXPECT_EQ(kernel.parameter_base, bank.parameters);
   std::size_t descriptors = 0, last = code.size();
   for (const auto& i : code)
-    descriptors += i && i->form == bank.descriptor_load && i->immediate == bank.descriptor ? 1 : 0;
+    descriptors += i && i->form == sass::descriptorLoadOf(GetParam()) && i->immediate == bank.descriptor ? 1 : 0;
   EXPECT_EQ(descriptors, 1U);
   while (last > 0 && code[last - 1] && code[last - 1]->form == Form::kNop) --last;
   ASSERT_GT(last, 1U);

@@ -29,9 +29,9 @@ TEST(Architectures, UnknownNumbersInheritThePreviousRow) {
 }
 
 TEST(Architectures, GenerationsDifferInParameterOffsets) {
-  EXPECT_EQ(infoOf(IsaGeneration::kAmpere).parameters, 0x160);
-  EXPECT_EQ(infoOf(IsaGeneration::kHopper).parameters, 0x210);
-  EXPECT_EQ(infoOf(IsaGeneration::kBlackwell).parameters, 0x380);
+  EXPECT_EQ(architectureOf(80).parameters, 0x160);
+  EXPECT_EQ(architectureOf(90).parameters, 0x210);
+  EXPECT_EQ(architectureOf(100).parameters, 0x380);
 }
 
 }  // namespace

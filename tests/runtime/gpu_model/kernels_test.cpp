@@ -10,7 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/handler_table.h"
 #include "ir/losses.h"
 #include "ir/numbers/rounding.h"
 #include "ir/rows.h"
@@ -90,11 +91,11 @@ Dag graph(Precision precision) {
   return dag;
 }
 
-DeviceToken token(int handler, std::uint32_t column, DeviceToken::ArgumentKind kind, std::uint32_t argument) {
+DeviceToken token(int handler, std::uint32_t column, std::uint32_t kind, std::uint32_t argument) {
   EXPECT_GE(handler, 0);
-  return {static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
-              static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
-          argument};
+  return {
+      static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift | kind << DeviceToken::kArgumentShift,
+      argument};
 }
 
 /// The same as two programs; staged column 0 is x1, 1 is x0, and there is a slot.

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/nvptx/kernels.h"
 #include "compiler/nvptx/options.h"
-#include "compiler/nvptx/rows_kernel.h"
 #include "ir/ops.h"
 #include "ir/rows.h"
 #include "tests/generators/data.h"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/kernels/assembler.h"
 #include "compiler/loader/shared_library.h"
-#include "compiler/nvptx/toolkit.h"
 #include "tools/bench/designs/baseline.h"
 #include "tools/bench/designs/code.h"
 #include "tools/bench/designs/device.h"

@@ -1,9 +1,12 @@
-// LLVM's debug locations of the nodes of a graph.
+// What kernels of both targets do with an LLVM module: debug locations of the nodes of a graph, and pipelines of LLVM's
+// passes. The graph passes have already folded constants, eliminated common subexpressions and scheduled, so these
+// pipelines are short.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/DIBuilder.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -37,5 +40,12 @@ class NodeLocations {
 
 /// The text of a module. Places are comments behind instructions; the module loses them.
 std::string textWithPlaces(llvm::Module& module);
+
+/// Eliminates common subexpressions, which only addresses have, in modules of host kernels.
+void optimizeHostModule(llvm::Module& module);
+/// The same in modules of device kernels; and promotes the interpreter's registers.
+void optimizeDeviceModule(llvm::Module& module);
+/// For modules that a C++ compiler made, as small as possible. `costs` are those of the target's instructions.
+void optimizeFrontEnd(llvm::Module& module, const llvm::TargetIRAnalysis& costs);
 
 }  // namespace srjit

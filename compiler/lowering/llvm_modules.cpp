@@ -1,10 +1,11 @@
-#include "compiler/lowering/node_locations.h"
+#include "compiler/lowering/llvm_modules.h"
 
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/BinaryFormat/Dwarf.h>
 #include <llvm/IR/AssemblyAnnotationWriter.h>
 #include <llvm/IR/DebugInfo.h>
 #include <llvm/IR/InstIterator.h>
+#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/FormattedStream.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -79,6 +80,41 @@ std::string textWithPlaces(llvm::Module& module) {
   llvm::raw_string_ostream stream(text);
   module.print(stream, &writer);
   return text;
+}
+
+namespace {
+
+// The pipeline is in the syntax of llvm::PassBuilder::parsePassPipeline().
+void runPasses(llvm::Module& module, llvm::StringRef pipeline, const llvm::TargetIRAnalysis& costs = {}) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  // Before those of the builder, which has no target.
+  functions.registerPass([&] { return costs; });
+  llvm::PassBuilder builder;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::ModulePassManager passes;
+  llvm::cantFail(builder.parsePassPipeline(passes, pipeline));
+  passes.run(module, modules);
+}
+
+}  // namespace
+
+void optimizeHostModule(llvm::Module& module) { runPasses(module, "function(early-cse)"); }
+
+void optimizeDeviceModule(llvm::Module& module) {
+  runPasses(module, "function(sroa,early-cse,simplifycfg<no-sink-common-insts;no-hoist-common-insts>),globaldce");
+}
+
+// What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
+// different ways (docs/history/experiments.md).
+void optimizeFrontEnd(llvm::Module& module, const llvm::TargetIRAnalysis& costs) {
+  runPasses(module, "globaldce,default<Oz>", costs);
 }
 
 }  // namespace srjit
