@@ -4,6 +4,7 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <type_traits>
 
 namespace srjit {
 
@@ -34,31 +35,18 @@ constexpr decltype(auto) withZeroOf(Precision precision, Body&& body) {
   __builtin_unreachable();
 }
 
+namespace detail {
+float numberOf(std::integral_constant<Precision, Precision::kF32>);
+double numberOf(std::integral_constant<Precision, Precision::kF64>);
+}  // namespace detail
 /// The type of a precision's numbers.
 template <Precision kPrecision>
-struct NumberTypeOf;
-template <>
-struct NumberTypeOf<Precision::kF32> {
-  using Type = float;
-};
-template <>
-struct NumberTypeOf<Precision::kF64> {
-  using Type = double;
-};
+using NumberTypeOf = decltype(detail::numberOf(std::integral_constant<Precision, kPrecision>()));
 
 /// The precision whose numbers have the type T. Another type than theirs does not compile.
 template <class T>
-struct PrecisionOf;
-template <>
-struct PrecisionOf<float> {
-  static constexpr Precision kValue = Precision::kF32;
-};
-template <>
-struct PrecisionOf<double> {
-  static constexpr Precision kValue = Precision::kF64;
-};
-template <class T>
-inline constexpr Precision kPrecisionOf = PrecisionOf<T>::kValue;
+  requires std::same_as<T, float> || std::same_as<T, double>
+inline constexpr Precision kPrecisionOf = std::same_as<T, float> ? Precision::kF32 : Precision::kF64;
 
 /// Whether numbers of a precision are doubles. GPUs keep a double in two registers, and have instructions of their own
 /// for it.

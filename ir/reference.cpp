@@ -17,7 +17,7 @@ namespace {
 /// The effect of a precision and mode on numbers.
 template <Arithmetic kArithmetic>
 struct Rounding {
-  using Number = typename NumberTypeOf<kArithmetic.precision>::Type;
+  using Number = NumberTypeOf<kArithmetic.precision>;
   using Limits = std::numeric_limits<Number>;
   static constexpr bool kFast = isApproximate(kArithmetic.math, kArithmetic.precision);
   static constexpr double kHalfUlp = Limits::epsilon() / 2;  ///< of 1, and relative for all

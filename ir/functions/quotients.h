@@ -106,7 +106,7 @@ T remainderOfLarge(const T& x, const T& y) {
 template <Precision kPrecision, class T>
 T mod(const T& x, const T& y) {
   using namespace real;
-  constexpr double kMostUsual = 2 / std::numeric_limits<typename NumberTypeOf<kPrecision>::Type>::epsilon();
+  constexpr double kMostUsual = 2 / std::numeric_limits<NumberTypeOf<kPrecision>>::epsilon();
   const T a = abs(x);
   const T b = abs(y);
   const T quotient = a / b;

@@ -11,7 +11,7 @@ namespace srjit {
 namespace {
 
 template <class T>
-concept HasPrecision = requires { PrecisionOf<T>::kValue; };
+concept HasPrecision = requires { kPrecisionOf<T>; };
 static_assert(HasPrecision<float> && HasPrecision<double> && !HasPrecision<long double> && !HasPrecision<int>);
 
 TEST(Numeric, EveryPrecisionHasATypeAndAName) {

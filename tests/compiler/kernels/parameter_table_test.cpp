@@ -36,14 +36,14 @@ std::vector<ParameterSource> mixedSources(std::size_t count) {
 template <class T>
 std::vector<T> literalsOf(const ParameterTable& table) {
   std::vector<T> values(table.size(), T{99});
-  table.writeLiterals(PrecisionOf<T>::kValue, std::as_writable_bytes(std::span(values)).data());
+  table.writeLiterals(kPrecisionOf<T>, std::as_writable_bytes(std::span(values)).data());
   return values;
 }
 
 template <class T>
 std::vector<T> filled(const ParameterTable& table, std::span<const double> parameters) {
   std::vector<T> values = literalsOf<T>(table);
-  table.fill(parameters, PrecisionOf<T>::kValue, std::as_writable_bytes(std::span(values)).data());
+  table.fill(parameters, kPrecisionOf<T>, std::as_writable_bytes(std::span(values)).data());
   return values;
 }
 

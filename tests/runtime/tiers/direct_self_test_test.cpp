@@ -1,5 +1,6 @@
 // The direct tier's self-test: what it finds, what the cache keeps of it, and processes that crash in it.
 #include <csignal>
+#include <filesystem>
 #include <future>
 #include <set>
 #include <thread>
@@ -185,6 +186,17 @@ TEST(DirectSelfTest, ClearingTheCacheForgetsCrashes) {
   ASSERT_TRUE(tested.isMarked(directory));
   ASSERT_TRUE(tested.cache->clear());
   EXPECT_FALSE(tested.isMarked(directory));
+}
+
+// Where the result cannot be stored, as on a full disk, the next process runs the self-test again.
+TEST(DirectSelfTest, UnstoredResultIsNotACrash) {
+  FakeMachine machine;
+  const Scratch directory;
+  EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
+  for (const std::string& fact : filesEndingIn(directory.path(""), ".fact")) std::filesystem::remove(fact);
+  SelfTesting next(machine, directory.path(""));
+  EXPECT_FALSE(next.ensure());
+  EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kSelfTestModules);
 }
 
 TEST(DirectSelfTest, CancellationLeavesTheStateOpen) {
