@@ -20,7 +20,8 @@ inline void writeSlowFacts(FakeMachine& machine, const std::string& directory, P
   cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
                                nameOf(precision), nameOf(math)),
                    R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
-  auto store = std::make_shared<KernelStore>(std::make_shared<DeviceQueue>(cuda), machine.images, cache, precision, math);
+  auto store =
+      std::make_shared<KernelStore>(std::make_shared<DeviceQueue>(cuda), machine.images, cache, precision, math);
   cache->writeFact(DirectSelfTest(store, 2).fact(), "proved");
 }
 
