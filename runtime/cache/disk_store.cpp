@@ -163,11 +163,6 @@ constexpr std::string_view kImage = ".kernel", kFact = ".fact", kPart = ".part";
 // Uses are recorded at this granularity, so that a program that runs repeatedly only reads.
 constexpr std::int64_t kUseSeconds = 600;
 constexpr std::int64_t kStaleSeconds = 3600;  // no write takes as long, so its process has ended
-// Files of earlier versions of sr-jit: a SQLite database with this application id, and the files beside it.
-constexpr std::array kOldFiles = {"kernels.sqlite", "kernels.sqlite-wal", "kernels.sqlite-shm",
-                                  "kernels.sqlite-journal"};
-constexpr std::string_view kOldMagic = "SQLite format 3", kOldId = "srjt";
-constexpr std::size_t kOldIdAt = 68;
 
 constexpr int kReading = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;  // opening a FIFO must not block
 constexpr int kWriting = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -421,22 +416,10 @@ Status DiskStore::makeRoom(std::uint64_t bytes) {
   return okStatus();
 }
 
-/// Removes temporary files of killed processes, and the cache of earlier versions if it is one.
+/// Removes temporary files of killed processes.
 void DiskStore::removeLeftovers(const std::vector<Found>& files) const {
   for (const Found& file : files) {
     if (file.is(kPart) && secondsFrom(file.facts.st_mtim.tv_sec) > kStaleSeconds) remove(file.name);
-  }
-  struct stat facts{};
-  std::array<char, kOldIdAt + kOldId.size()> head{};
-  const Descriptor old(openat(folder_.get(), kOldFiles[0], kReading));
-  if (!old.isOpen() || !inspect(kOldFiles[0], facts, old.get()) || pread(old.get(), head.data(), head.size(), 0) < 0) {
-    return;
-  }
-  const std::string_view text(head.data(), head.size());
-  if (!text.starts_with(kOldMagic) || text.substr(kOldIdAt) != kOldId) return;
-  for (const char* const name : kOldFiles) {
-    const auto is_there = inspect(name, facts);
-    if (is_there && *is_there) remove(name);
   }
 }
 

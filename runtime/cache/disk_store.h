@@ -82,8 +82,7 @@ class DiskStore {
   /// All sound images, the most recently used first.
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();
-  /// Removes all files of images and facts, and what earlier versions and killed processes left; returns the bytes of
-  /// the images.
+  /// Removes all files of images and facts, and what killed processes left; returns the bytes of the images.
   Result<std::uint64_t> clear();
 
   std::uint64_t evictions() const noexcept { return evictions_; }  ///< by this object

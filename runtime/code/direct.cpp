@@ -58,7 +58,7 @@ class DirectMaker {
     options_.math = source_.math;
     options_.loss = kind.loss;
     options_.subroutines = options_.subroutines && !isDouble(options_.precision);
-    scratch_ = store.directScratch().take<DirectScratch>();
+    scratch_ = store.directScratch().take();
     if (scratch_ == nullptr) scratch_ = std::make_shared<DirectScratch>();
     if (scratch_->emitters && scratch_->options == options_) return;
     scratch_->options = options_;

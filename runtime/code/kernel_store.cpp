@@ -71,9 +71,11 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   const std::lock_guard lock(mutex_);
   auto found = tables_.find(variant);
   if (found == tables_.end()) {
-    const std::span<const Op> ops = opsOf(variant.first);
-    InterpreterSpec spec{
-        .precision = precision_, .math = math_, .ops = {ops.begin(), ops.end()}, .rows_per_thread = variant.second};
+    const std::span<const Op> ops = opsOf(variant.family);
+    InterpreterSpec spec{.precision = precision_,
+                         .math = math_,
+                         .ops = {ops.begin(), ops.end()},
+                         .rows_per_thread = variant.rows_per_thread};
     found = tables_.try_emplace(variant, std::move(spec)).first;
   }
   return found->second;
@@ -122,7 +124,7 @@ Result<Kernel> KernelStore::interpreter(const InterpreterVariant& variant, const
   const KernelNumber number{variant, numberOf(kind)};
   if (const auto kernel = kept(number)) return *kernel;
   const HandlerTable& handlers = table(variant);
-  const DeviceOptions made_for = options(kind, variant.second);
+  const DeviceOptions made_for = options(kind, variant.rows_per_thread);
   return keep(number, keyOfInterpreter(handlers, made_for, identity_), kInterpreterKernel,
               [&] { return images_->interpreter(handlers, made_for); });
 }

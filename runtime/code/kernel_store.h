@@ -31,11 +31,17 @@ struct KernelKind {
 /// A module that need not be made: loaded already, or its image; or nothing.
 using FoundRows = std::variant<std::monostate, std::shared_ptr<const Module>, std::shared_ptr<const KernelImage>>;
 
-/// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its rows per
-/// thread.
-using InterpreterVariant = std::pair<OpFamily, unsigned>;
+/// Which operators an interpreter has, of three nested sets (compiler/interpreter/handler_table.h).
+struct InterpreterVariant {
+  OpFamily family = OpFamily::kAll;
+  unsigned rows_per_thread = 8;
+
+  friend auto operator<=>(const InterpreterVariant&, const InterpreterVariant&) = default;
+};
 
 class FrontEnd;
+struct DirectScratch;
+struct EncodeScratch;
 
 /// The share of a population that a device encodes while the host's threads encode the rest, so that both end at about
 /// the same time. At first it is the share by the costs of both (shareOfDevice() in costs.h), then what both took
@@ -61,28 +67,26 @@ class DeviceShare {
 
 /// Scratch memory of code generation, kept from one program to the next: new memory costs more than writing to it,
 /// since the system maps it page by page. Keeps the last scratch that was given back, unless it is large. Thread-safe.
+template <class Scratch>
 class ScratchPool {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{128} << 20;  ///< that lie idle
 
-  /// Contents are left over from the program before. Null if there is none. A pool has scratches of one type.
-  template <class Scratch>
+  /// Contents are left over from the program before. Null if there is none.
   std::shared_ptr<Scratch> take() {
     const std::lock_guard lock(mutex_);
-    return std::static_pointer_cast<Scratch>(std::exchange(idle_, nullptr));
+    return std::exchange(idle_, nullptr);
   }
   /// With `replaces`, instead of one that was given back meanwhile; otherwise that one stays. `Scratch` has bytes().
-  template <class Scratch>
   void giveBack(std::shared_ptr<Scratch> scratch, bool replaces = true) {
     if (scratch->bytes() > kMostBytes) return;
-    std::shared_ptr<void> given = std::move(scratch);
     const std::lock_guard lock(mutex_);
-    if (replaces || idle_ == nullptr) idle_.swap(given);
+    if (replaces || idle_ == nullptr) idle_.swap(scratch);
   }
 
  private:
   std::mutex mutex_;
-  std::shared_ptr<void> idle_;
+  std::shared_ptr<Scratch> idle_;
 };
 
 /// Thread-safe. Functions that load modules need no current context. They throw CudaFailure and std::bad_alloc; what
@@ -130,8 +134,8 @@ class KernelStore {
   const std::string& identity() const noexcept { return identity_; }
   const std::shared_ptr<KernelCache>& cache() const noexcept { return cache_; }
   /// Scratch memory for code of this precision and mode.
-  ScratchPool& directScratch() noexcept { return direct_scratch_; }
-  ScratchPool& encodeScratch() noexcept { return encode_scratch_; }
+  ScratchPool<DirectScratch>& directScratch() noexcept { return direct_scratch_; }
+  ScratchPool<EncodeScratch>& encodeScratch() noexcept { return encode_scratch_; }
 
  private:
   using Make = KernelCache::Make;
@@ -151,11 +155,11 @@ class KernelStore {
   Precision precision_;
   Math math_;
   std::string identity_;
-  ScratchPool direct_scratch_;
+  ScratchPool<DirectScratch> direct_scratch_;
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;
-  ScratchPool encode_scratch_;                                 ///< its encoders read a table
+  ScratchPool<EncodeScratch> encode_scratch_;                  ///< its encoders read a table
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;

@@ -72,7 +72,7 @@ class PopulationLoss {
       derivation_ = derivedSums(Quantity::kLoss, data.state(), loss_);
     }
     const std::size_t given = engine_->population_parts;
-    const std::size_t best = engine_->executor->estimate(population.size(), population.codes.size(), options).second;
+    const std::size_t best = engine_->executor->estimate(population.size(), population.codes.size(), options).parts;
     const auto parts = divide(population, given != 0 ? given : best);
     drafts_.reserve(parts.size());
     // Nothing may throw in the pipeline: that would cancel the step that runs in parallel, and leave it half done.

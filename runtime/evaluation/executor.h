@@ -84,6 +84,12 @@ inline Result<Sums> sumsOf(std::shared_ptr<Flight> flight) {
 using RunTask = std::function<Result<Losses>(const Task& task)>;
 std::unique_ptr<Flight> flightOf(tbb::task_arena& arena, Task task, RunTask run);
 
+/// What a population costs.
+struct Estimate {
+  double seconds = 1;     ///< only the ratio between two executors is meaningful
+  std::size_t parts = 1;  ///< into which divide() should cut it, if it is evaluated once, to end soonest
+};
+
 /// Runs programs on one kind of machine. Thread-safe. May throw what guarded() catches.
 class Executor {
  public:
@@ -121,12 +127,10 @@ class Executor {
   /// options.data, on this executor's device, the code may read values kept with these data. Throws an ErrorException
   /// (kLimit) if that takes until the deadline, as all that works on a Task does.
   virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
-  /// Expected seconds of preparing and evaluating this number of expressions, with these tokens in all; only the ratio
-  /// between two executors is meaningful. Then the number of parts into which divide() should cut such a population, if
-  /// it is evaluated once, to end soonest. `options` have the tier, and the rows and data if they are known.
-  virtual std::pair<double, std::size_t> estimate(std::size_t /*expressions*/, std::size_t tokens,
-                                                  const CompileOptions& /*options*/) const {
-    return {static_cast<double>(tokens), 1};
+  /// Of preparing and evaluating this number of expressions, with these tokens in all. `options` have the tier, and the
+  /// rows and data if they are known.
+  virtual Estimate estimate(std::size_t /*expressions*/, std::size_t tokens, const CompileOptions& /*options*/) const {
+    return {static_cast<double>(tokens)};
   }
 
   /// Null for a task that only prepares.

@@ -202,10 +202,9 @@ class PoolExecutor final : public Executor {
   }
 
   // About the share of a device.
-  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
-                                          const CompileOptions& options) const override {
+  Estimate estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const override {
     const Result<DeviceNumbers> devices = devicesOf(*options.data);
-    if (!devices) return {1, 1};
+    if (!devices) return {};
     const Dataset own(replicaOn(options.data->state(), devices->front()));
     CompileOptions for_device = options;
     for_device.data = &own;

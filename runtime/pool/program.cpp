@@ -183,7 +183,7 @@ std::shared_ptr<const PoolShares> PoolProgram::divide(const PoolDevices& pool, c
   options.tier = tier_;
   const std::size_t tokens = std::max<std::size_t>(source_->tokens * source_->lengthFactor(), 1);
   for (const std::size_t device : devices) {
-    seconds.push_back(pool[device].estimate(source_->expressions.size(), tokens, options).first);
+    seconds.push_back(pool[device].estimate(source_->expressions.size(), tokens, options).seconds);
   }
   const std::vector<std::size_t> ends = divideExpressions(*source_, seconds);
   auto shares = std::make_shared<PoolShares>();

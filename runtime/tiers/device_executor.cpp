@@ -80,11 +80,10 @@ class DeviceExecutor final : public Executor {
   }
 
   // With kept subtrees each program counts as a generation.
-  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
-                                          const CompileOptions& options) const override {
-    auto [seconds, parts] = selection_.estimate(expressions, tokens, options);
-    const bool keeps = options.data != nullptr && keptWith(options.data->state()) != nullptr;
-    return {seconds, keeps ? 1 : parts};
+  Estimate estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const override {
+    Estimate estimate = selection_.estimate(expressions, tokens, options);
+    if (options.data != nullptr && keptWith(options.data->state()) != nullptr) estimate.parts = 1;
+    return estimate;
   }
 
   Result<std::unique_ptr<Flight>> start(Task task) override {

@@ -56,8 +56,7 @@ ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows
   return workOf(source.expressions.size(), source.tokens * source.lengthFactor(), rows, evaluations);
 }
 
-std::pair<double, std::size_t> TierSelection::estimate(std::size_t expressions, std::size_t tokens,
-                                                       const CompileOptions& options) const {
+Estimate TierSelection::estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const {
   const ExpectedWork work = workOf(expressions, tokens, options.expected_rows, options.expected_evaluations);
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);

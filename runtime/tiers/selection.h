@@ -39,8 +39,7 @@ class TierSelection {
                     std::shared_ptr<GraphFilter> filter);
 
   /// As Executor::estimate().
-  std::pair<double, std::size_t> estimate(std::size_t expressions, std::size_t tokens,
-                                          const CompileOptions& options) const;
+  Estimate estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const;
 
   DeviceCosts costs() const { return costs_.costs(); }
 

@@ -261,7 +261,7 @@ ChunkEncoder::ChunkEncoder(KernelStore& store, const CompileOrder& order, const 
       sections_(sections),
       limits_(limits),
       table_(store.table({OpFamily::kAll, 8})),
-      scratch_(store.encodeScratch().take<EncodeScratch>()),
+      scratch_(store.encodeScratch().take()),
       needs_graphs_(source_.pipeline || order.filter != nullptr),
       finds_(!needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
              order.range.size() == source_.expressions.size() &&
@@ -280,7 +280,7 @@ EncodedChunks& ChunkEncoder::all() { return finds_ ? scratch_->chunks : scratch_
 std::span<EncodedChunk> ChunkEncoder::chunks() { return all().from(first_); }
 
 void ChunkEncoder::finish() {
-  scratch_->trim(ScratchPool::kMostBytes);
+  scratch_->trim(ScratchPool<EncodeScratch>::kMostBytes);
   store_.encodeScratch().giveBack(std::move(scratch_), finds_);
 }
 

@@ -160,47 +160,6 @@ TEST(StoreTrust, ForeignFilesAreNotChanged) {
   }
 }
 
-/// A database with this application id, as earlier versions of sr-jit had it.
-std::string database(const std::string& id) {
-  return std::string("SQLite format 3\0", 16) + std::string(52, 'x') + id + std::string(1000, 'x');
-}
-
-TEST(StoreTrust, CachesOfEarlierVersionsAreRemoved) {
-  for (const bool clears : {true, false}) {
-    const Places places;
-    for (const char* const part : {"", "-wal", "-shm"}) {
-      places.folder.write(std::string("cache/kernels.sqlite") + part, database("srjt"));
-    }
-    EXPECT_TRUE(DiskStore::open(places.cache(), kTrustBudget, StoreAccess::kLook).value()->list()->empty());
-    EXPECT_THAT(filesIn(places.cache()), testing::SizeIs(3));
-    if (clears) {
-      EXPECT_EQ(DiskStore::open(places.cache(), kTrustBudget, StoreAccess::kMend).value()->clear().value(), 0U);
-      EXPECT_THAT(filesIn(places.cache()), IsEmpty());
-    } else {
-      places.fill("cache");
-      EXPECT_THAT(filesIn(places.cache()), ElementsAre(testing::Key(imageFile(1))));
-    }
-  }
-}
-
-TEST(StoreTrust, OtherDatabasesAreNotRemoved) {
-  for (const bool links : {true, false}) {
-    const Places places;
-    const std::string old = places.folder.path("cache/kernels.sqlite");
-    places.folder.write("other/kernels.sqlite", database("srjt"));
-    if (links) {
-      std::filesystem::create_symlink(places.folder.path("other/kernels.sqlite"), old);
-    } else {
-      places.folder.write("cache/kernels.sqlite", database("abcd"));
-    }
-    const std::string before = contentOf(old);
-    places.fill("cache");
-    EXPECT_TRUE(DiskStore::open(places.cache(), kTrustBudget).value()->clear().ok());
-    EXPECT_EQ(contentOf(old), before);
-    EXPECT_THAT(filesIn(places.cache()), testing::SizeIs(1));
-  }
-}
-
 // After "chmod go-w", the user's own directory may contain files that others created before.
 TEST(StoreTrust, TemporaryFilesOfOthersAreNotRemoved) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give files away";
