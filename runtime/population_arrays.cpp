@@ -35,10 +35,10 @@ PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Lan
 
 PopulationArrays PopulationArrays::copy(const PopulationView& population, std::size_t max_nodes) {
   PopulationArrays arrays;
-  Population::Block block;
   for (std::size_t e = 0; e < population.size(); ++e) {
+    Population::Block block;
     if (Status valid = block.add(population, e, max_nodes)) {
-      arrays.add(block[e].expression().tokens());
+      arrays.add(block[0].expression().tokens());
     } else {
       arrays.addFailure(std::move(valid).error());
     }

@@ -217,7 +217,7 @@ struct DirectEmitter::State {
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   void addTrace(std::size_t begin);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
-  bool generate(std::span<const std::uint32_t> roots, bool keeps_many, bool subroutines, DirectPart& part);
+  bool generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines, DirectPart& part);
 
   DirectOptions options;
   direct::RegisterFile file, file_of_calls;
@@ -235,17 +235,17 @@ struct DirectEmitter::State {
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
   for (const bool subroutines : {true, false}) {
     if (subroutines && !options.subroutines) continue;
-    if (generate(roots, true, subroutines, part) || generate(roots, false, subroutines, part)) return true;
+    using enum direct::Selector::Keep;
+    if (generate(roots, kMany, subroutines, part) || generate(roots, kFew, subroutines, part)) return true;
   }
   return false;
 }
 
-bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, bool keeps_many, bool subroutines,
+bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines,
                                     DirectPart& part) {
   constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from the start of a table
   const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
-  const direct::Sections sections =
-      selector.select(roots, keeps_many, subroutines, code, part.parameters, part.outputs);
+  const direct::Sections sections = selector.select(roots, kept, subroutines, code, part.parameters, part.outputs);
   const bool is_short = !code.isTooLong() && part.parameters.size() - numbers <= kMostNumbers;
   const bool has_subroutines = sections.subroutines != direct::Sections::kNone;
   const direct::RegisterFile& registers = has_subroutines ? file_of_calls : file;

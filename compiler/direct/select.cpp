@@ -86,7 +86,7 @@ struct Selector::State {
     if (nodes_.size() < dag.size()) nodes_.resize(dag.size());
   }
 
-  Sections select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines, Code& code,
+  Sections select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
                   std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
     ++group_;
     code.clear();
@@ -98,7 +98,7 @@ struct Selector::State {
     countUses(roots);
     calls_ = calls_ && has_subroutines;
     subroutines_.begin();
-    setLimits(keeps_many);
+    setLimits(kept);
     emitHead();
     Sections sections{.middle = code.size(), .tail = 0};
     if (used_columns_.size() <= columns_.limit) {
@@ -180,7 +180,7 @@ struct Selector::State {
 
   // Limits the values that stay live for later uses. The other registers are for the expression being computed, for
   // operations that the scheduler issues early, and for numbers.
-  void setLimits(bool keeps_many) {
+  void setLimits(Keep kept) {
     constexpr unsigned kAtWork = 32, kLeast = 4;
     // The steps of long operators are what most registers at work are for.
     constexpr unsigned kAtWorkBesideCalls = 24;
@@ -196,7 +196,7 @@ struct Selector::State {
     const unsigned left = std::max(free, 2 * kLeast) / width_;
     columns_.nodes.clear();
     shared_.nodes.clear();
-    if (!keeps_many) {
+    if (kept == Keep::kFew) {
       columns_.limit = shared_.limit = 1;
       return;
     }
@@ -423,9 +423,9 @@ Selector::~Selector() = default;
 
 void Selector::begin(const Dag& dag, OperationNodes* trace) { state_->begin(dag, trace); }
 
-Sections Selector::select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines, Code& code,
+Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
                           std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
-  return state_->select(roots, keeps_many, has_subroutines, code, numbers, outputs);
+  return state_->select(roots, kept, has_subroutines, code, numbers, outputs);
 }
 
 }  // namespace srjit::direct

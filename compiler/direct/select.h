@@ -25,10 +25,11 @@ class Selector {
   /// Sets the graph of the following calls; it must outlive them. `trace`, if given, gets the node of each operation of
   /// the last select().
   void begin(const Dag& dag, OperationNodes* trace = nullptr);
-  /// Selects the loop of `roots`. `code` is cleared. Entries of the group are appended to the tables. `keeps_many`:
-  /// many values stay in registers for later uses, otherwise few. `has_subroutines`: long operators are subroutines, if
-  /// the options ask for them.
-  Sections select(std::span<const std::uint32_t> roots, bool keeps_many, bool has_subroutines, Code& code,
+  /// How many values stay in registers for later uses.
+  enum class Keep : std::uint8_t { kMany, kFew };
+  /// Selects the loop of `roots`. `code` is cleared. Entries of the group are appended to the tables.
+  /// `has_subroutines`: long operators are subroutines, if the options ask for them.
+  Sections select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
                   std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs);
 
  private:

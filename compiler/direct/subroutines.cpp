@@ -53,15 +53,15 @@ Value Subroutines::call(Builder& builder, Op op, const std::array<Value, kMaxAri
   for (int i = 0; i < arityOf(op); ++i) {
     moveNumber(builder, fixed::kFirstArgument + static_cast<ValueId>(i), operands[static_cast<std::size_t>(i)]);
   }
-  calls_.emplace_back(op, code.append({.opcode = Opcode::kCall, .synchronized = true, .destination = fixed::kReturn}));
+  calls_.push_back({op, code.append({.opcode = Opcode::kCall, .synchronized = true, .destination = fixed::kReturn})});
   return {code.value({.opcode = Opcode::kMovR, .sources = {fixed::kFirstArgument, kRz, kRz}}), builder};
 }
 
 void Subroutines::emit(Code& code) {
-  Builder builder(code, math_, Precision::kF32, true);
-  std::ranges::sort(calls_);
+  Builder builder(code, math_, Precision::kF32, Quotients::kTwoWays);
+  std::ranges::sort(calls_, {}, [](const Call& call) { return std::pair(call.op, call.at); });
   for (std::size_t i = 0; i < calls_.size();) {
-    const Op op = calls_[i].first;
+    const Op op = calls_[i].op;
     const std::uint32_t entry = code.size();
     std::array<Value, kMaxArity> operands;
     for (int a = 0; a < arityOf(op); ++a) {
@@ -73,7 +73,7 @@ void Subroutines::emit(Code& code) {
     is_last ? void(last.destination = fixed::kFirstArgument) : moveNumber(builder, fixed::kFirstArgument, result);
     code.append({.opcode = Opcode::kBrx, .synchronized = true, .sources = {fixed::kReturn, kRz, kRz}});
     code.operation(entry).synchronized = true;
-    for (; i < calls_.size() && calls_[i].first == op; ++i) code.operation(calls_[i].second).immediate = entry;
+    for (; i < calls_.size() && calls_[i].op == op; ++i) code.operation(calls_[i].at).immediate = entry;
   }
 }
 

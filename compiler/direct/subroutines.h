@@ -42,7 +42,11 @@ class Subroutines {
 
   const Lengths* lengths_ = nullptr;
   Math math_;
-  std::vector<std::pair<Op, std::uint32_t>> calls_;  ///< and the index of the operation
+  struct Call {
+    Op op;
+    std::uint32_t at;  ///< the index of the operation
+  };
+  std::vector<Call> calls_;
 };
 
 }  // namespace srjit::direct

@@ -108,12 +108,12 @@ Value functionOf(Function function, const Values&... values) {
 #define SRJIT_CALL functionOf
 #include "ir/functions/define.def"
 
-Builder::Builder(Code& code, Math math, Precision precision, bool has_shortcuts)
+Builder::Builder(Code& code, Math math, Precision precision, Quotients quotients)
     : code_(code),
       precision_(precision),
       approximate_(isApproximate(math, precision)),
       is_wide_(isDouble(precision)),
-      has_shortcuts_(has_shortcuts),
+      quotients_(quotients),
       opcodes_(numberOpcodesOf(precision)) {}
 
 Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
@@ -279,7 +279,7 @@ Value Builder::flipSign(const Value& x, const Value& y) {
 }
 
 Value Builder::divide(const Value& x, const Value& y) {
-  if (!approximate()) return has_shortcuts_ ? usualQuotient(x, y) : quotient(x, y);
+  if (!approximate()) return quotients_ == Quotients::kTwoWays ? usualQuotient(x, y) : quotient(x, y);
   const Value reciprocal = special(sass::Mufu::kReciprocal, y);
   if (x.isLiteral() && x.literal() == 1) return reciprocal;
   return multiply(x, reciprocal, sass::kFlush);
@@ -344,7 +344,7 @@ Value Builder::function(Function function, std::span<const Value> x) {
   if (approximate()) {
     if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
   }
-  if (function == Function::k_sqrt) return has_shortcuts_ ? usualRoot(x[0]) : root(x[0]);
+  if (function == Function::k_sqrt) return quotients_ == Quotients::kTwoWays ? usualRoot(x[0]) : root(x[0]);
   const auto inRegister = [&](const Value& operand) {
     return operand.isLiteral() ? literal(operand.literal()) : operand;
   };

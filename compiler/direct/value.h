@@ -67,12 +67,15 @@ class Word {
 
 struct NumberOpcodes;
 
+/// Whether quotients and square roots have a shorter way for usual operands, and a branch: in subroutines.
+enum class Quotients : std::uint8_t { kOneWay, kTwoWays };
+
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
-  /// `has_shortcuts`: quotients and square roots have a shorter way for usual operands, and a branch. Only in f32, in
-  /// subroutines: inlined code would have both ways at every quotient and root.
-  Builder(Code& code, Math math, Precision precision, bool has_shortcuts = false);
+  /// Quotients::kTwoWays: only in f32. There are no subroutines of f64, whose inlined code would have both ways at
+  /// every quotient and root.
+  Builder(Code& code, Math math, Precision precision, Quotients quotients = Quotients::kOneWay);
 
   Code& code() { return code_; }
   /// Whether the approximate instructions of Math::kFast apply, as in Lowering.
@@ -168,7 +171,7 @@ class Builder {
   Precision precision_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
-  bool has_shortcuts_;
+  Quotients quotients_;
   bool has_branches_ = false;
   const NumberOpcodes& opcodes_;
 };

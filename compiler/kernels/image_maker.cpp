@@ -1,10 +1,13 @@
 #include "compiler/kernels/image_maker.h"
 
 #include <stdlib.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,9 +18,6 @@
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/kernels.h"
 #include "passes/pass.h"
-
-#include <unistd.h>
-#include <system_error>
 
 namespace srjit {
 

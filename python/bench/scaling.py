@@ -45,7 +45,7 @@ def seconds_of(workload, times, ranks, options):
     bandwidth = options.bandwidth / 8 * 1e9
     hops = options.latency * np.ceil(np.log2(ranks)) if ranks > 1 else 0
     breed = options.breed * 1e-6 * expressions
-    # A few messages to each, and two broadcasts; as many from each.
+    # Three arrays to each, and two broadcasts; two arrays and a length from each.
     send = (out * elsewhere / bandwidth + (3 * messages + 2 * hops) * 1e-6) if ranks > 1 else 0
     work = max((workload.prepare + workload.device) * 1e-3 * times / ranks, options.least * 1e-6)
     gather = (back * elsewhere / bandwidth + 3 * messages * 1e-6) if ranks > 1 else 0
@@ -118,6 +118,23 @@ def generation_of(expressions, random):
     return codes, constants, np.concatenate([[0], np.cumsum([len(tree) for tree in trees])])
 
 
+def counted(engine):
+    """Bytes that the root sends and gets, counted as they are handed to MPI."""
+    bytes_sent, channel = [0, 0], engine._channel
+    send, replies = channel.send, channel.replies
+
+    def sending(command, arrays=()):
+        bytes_sent[0] += sum(array.nbytes for array, _ in arrays)
+        return send(command, arrays)
+
+    def gathering(wholes):
+        bytes_sent[1] += sum(whole.nbytes for whole, _, _ in wholes)
+        return replies(wholes)
+
+    channel.send, channel.replies = sending, gathering
+    return bytes_sent
+
+
 def report(what, engine, data, few, random, options):
     whole, small = [], []
     for _ in range(options.generations + 1):
@@ -146,12 +163,16 @@ def measure(options):
         data = engine.upload(X, X[:, 0] ** 2)
         few, population = (generation_of(count, random) for count in (8, options.expressions))
         tokens = len(population[0]) / options.expressions
+        formula = bytes_of(options.expressions, tokens)
         print(f"{engine.size} ranks, {engine.threads} threads each, on {', '.join(sorted(set(engine.devices)))}: "
               f"{options.expressions:,} expressions of {tokens:.1f} tokens x {options.rows:,} rows, {options.precision}")
         report("srjit.mpi", engine, data, few, random, options)
         if engine.size == 1:
             one = srjit.Engine(engine.device, options.precision, threads=engine.threads)
             report("srjit.Engine", one, one.upload(X, X[:, 0] ** 2), few, random, options)
+        bytes_sent = counted(engine)
+        engine.loss(population, data)
+        print(f"  bytes out {bytes_sent[0]:,} (formula {formula[0]:,.0f}), back {bytes_sent[1]:,} (formula {formula[1]:,.0f})")
         begin = time.perf_counter()
         for _ in range(20):
             bounds_by_cost(population[2], 1000)

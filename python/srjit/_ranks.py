@@ -1,4 +1,9 @@
-"""What ranks of MPI send one another, and how the arrays of a call are divided among them."""
+"""What ranks of MPI send one another, and how the arrays of a call are divided among them.
+
+A call is a command (small, pickled, the same for all), arrays, which each rank gets whole or its share of, and replies:
+shares of results, gathered where they belong, and a pickled text of ranks that have more to say. Arrays travel as they lie
+in memory. All messages are nonblocking and in one order on every rank; `Channel.send` and `receive` wait for their end.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,8 @@ import ctypes
 import os
 import pickle
 import socket
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,14 +20,15 @@ import numpy as np
 
 from ._errors import Error
 from ._packages import needs
-from ._results import Failure
 
 with needs("mpi4py"):
     from mpi4py import MPI
 
-_CHUNK = 1 << 30  # bytes of one message: MPI counts in 32 bits
-_SMALL = 1 << 14  # bytes of an array that lies in the pickle, since a message of its own would take longer
+_CHUNK = 1 << 30  # bytes of one broadcast: MPI counts in 32 bits
 _TAGS = 1 << 15  # tags that every MPI has
+
+#: The arrays of losses: see `results_of`.
+LOSSES = [("expressions", 1, np.float64), ("expressions", 1, np.int64)]
 
 
 def device_of(node: Any) -> str:
@@ -56,47 +60,63 @@ def bounds_by_cost(offsets: np.ndarray, ranks: int) -> np.ndarray:
     return np.concatenate([[0], cuts, [len(offsets) - 1]]).astype(np.int64)
 
 
-class Failures(list):
-    """Failures of expressions, as results of the extension module have them."""
-
-    def list(self) -> list:
-        return self
-
-
-def sendable(result: Any) -> Any:
-    """A result of the extension module, as ranks send it."""
-    if isinstance(result, tuple):
-        return tuple(map(sendable, result))
-    if isinstance(result, list):
-        return [sys.intern(word) for word in result]  # of a fit's status: each word is sent once
-    return result if isinstance(result, np.ndarray) else Failures(result.list())
+def results_of(kind: str, by: str, rows: int, columns: int, dtype: Any) -> list[tuple[str, int, Any]]:
+    """The arrays of a result: whether they have rows per expression or parameter, the numbers of a row, the type."""
+    per, derivatives = ("expressions", columns) if by == "variables" else ("parameters", 1)
+    return {
+        "loss": LOSSES, "gradient": [*LOSSES, (per, derivatives, np.float64)],
+        "predict": [("expressions", rows, dtype)], "jacobian": [(per, derivatives * rows, dtype)],
+        "fit": [("parameters", 1, np.float64), *LOSSES, ("expressions", 1, np.int64), ("expressions", 1, np.int32),
+                ("expressions", 1, np.int64), ("parameters", 1, np.float64)],
+    }[kind]
 
 
-@dataclass
-class Division:
-    """How the expressions of a call are divided, and the numbers of its results.
+def stored(kind: str, result: Any, shares: list[np.ndarray]) -> tuple[list, Any]:
+    """Puts a result of the extension module into `shares`. Its failures, and the names of a fit's status."""
+    if kind in ("predict", "jacobian"):
+        return result.list(), None
+    names = None
+    if kind == "loss":
+        *arrays, failures = result
+    elif kind == "gradient":
+        (*arrays, failures), derivatives = result
+        arrays.append(derivatives)
+    else:
+        parameters, (values, valid_rows, failures), iterations, status, start, errors = result
+        names = sorted(set(status))
+        arrays = [parameters, values, valid_rows, iterations, [names.index(name) for name in status], start, errors]
+    for share, array in zip(shares, arrays):
+        share[:] = array
+    return failures.list(), names
 
-    A rank without a parameter has the results of one vector of parameters, which are those of every vector.
-    """
 
-    bounds: np.ndarray  #: rank r has the expressions ``bounds[r]`` to ``bounds[r + 1] - 1``
-    vectors: int = 1  #: vectors of parameters that have results
-    has_parameters: Sequence[bool] | None = None  #: of the ranks; None: there are none
-    reasons: dict[int, Failure] = field(default_factory=dict)  #: failures that only the root can explain
+def result_of(kind: str, arrays: list[np.ndarray], failures: Any, names: dict[int, list[str]], bounds: np.ndarray) -> Any:
+    """The way back from the arrays of all ranks, whose expressions have these bounds."""
+    if kind in ("predict", "jacobian"):
+        return failures
+    if kind == "loss":
+        return *arrays, failures
+    if kind == "gradient":
+        return (*arrays[:2], failures), arrays[2]
+    parameters, values, valid_rows, iterations, codes, start, errors = arrays
+    parts = enumerate(np.split(codes, bounds[1:-1]))
+    status = [names[rank][code] for rank, part in parts for code in part.tolist()]
+    return parameters, (values, valid_rows, failures), iterations, status, start, errors
 
-    def joined(self, results: Sequence[Any], out: np.ndarray | None = None) -> Any:
-        """Results of ranks as those of the first vector of parameters, of the second, ...; the array of it in `out`."""
-        if isinstance(results[0], tuple):
-            return tuple(self.joined(parts, out) for parts in zip(*results))
-        if isinstance(results[0], np.ndarray):
-            has = [False] * len(results) if self.has_parameters is None else self.has_parameters
-            parts = [part.reshape(self.vectors if own else 1, -1) for part, own in zip(results, has)]
-            whole = [np.broadcast_to(part, (self.vectors, part.shape[1])) for part in parts]
-            return np.concatenate(whole, axis=1, out=None if out is None else out.reshape(self.vectors, -1)).reshape(-1)
-        if not isinstance(results[0], Failures):
-            return sum(results, [])
-        failures = [Failure(int(first) + number, why) for first, part in zip(self.bounds, results) for number, why in part]
-        return Failures(self.reasons.get(failure.expression, failure) for failure in failures)
+
+def by_rank(numbers: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Vectors of all parameters as what each rank gets: its parameters of the first vector, of the second, ..."""
+    if len(numbers) == 1:
+        return numbers.reshape(-1)
+    return np.concatenate([numbers[:, begin:end].reshape(-1) for begin, end in zip(bounds, bounds[1:])])
+
+
+def in_order(whole: np.ndarray, bounds: np.ndarray, vectors: int) -> np.ndarray:
+    """The way back: results of ranks as those of the first vector, of the second, ..."""
+    if vectors == 1:
+        return whole
+    parts = [whole[begin * vectors:end * vectors].reshape(vectors, -1) for begin, end in zip(bounds, bounds[1:])]
+    return np.concatenate(parts, axis=1).reshape(-1)
 
 
 def portable(problem: Exception) -> Exception:
@@ -117,11 +137,7 @@ def error_of_rank(rank: int, host: str, problem: Exception) -> Error:
 
 
 class Channel:
-    """A communicator of its own, between the root and the others.
-
-    A message is a pickle whose large arrays follow as they lie in memory. The root sends a command to all, and to each rank its
-    share of some arrays; a rank answers with one message. Everything is nonblocking but for the root's waiting.
-    """
+    """A communicator of its own, between the root and the others."""
 
     def __init__(self, comm: Any, root: int):
         if not 0 <= root < comm.size:
@@ -129,85 +145,113 @@ class Channel:
         self.comm = comm.Dup()
         self.root, self.rank, self.size = root, comm.rank, comm.size
         self.host = socket.gethostname()
-        self.tag = 0  # of the last call
-        self._sending: list[tuple[Any, np.ndarray]] = []
-        self._length = np.empty(1, np.int64)
+        self._calls = 0
+        self._sending: list[tuple[Any, Any]] = []
+        self._size = np.empty(1, np.int64)
         self._incoming: Any = None
 
-    def send(self, command: dict[str, Any], shares: Sequence[Any] = ()) -> None:
-        """On the root: a command, and each rank's share, if any. Arrays may be changed afterwards."""
-        self.tag = (self.tag + 1) % _TAGS
-        parts = _packed({**command, "has_share": len(shares) > 0})
-        sent = [np.array([len(parts[0])]), *parts]
-        requests = [self.comm.Ibcast(part, self.root) for part in sent]
-        more = [one for rank, share in enumerate(shares) if rank != self.root for one in self._sent(share, rank)]
-        MPI.Request.Waitall([*requests, *(request for request, _ in more)])
+    def send(self, command: dict[str, Any], arrays: Sequence[tuple[np.ndarray, np.ndarray | None]] = ()) -> list[np.ndarray]:
+        """On the root: a command, and arrays with the bounds of the ranks' shares, or None for all of it to each.
+
+        Returns:
+            The root's shares. The others have theirs by now, so arrays may be changed.
+        """
+        command["arrays"] = [(array.dtype.str, len(array) if bounds is None else bounds) for array, bounds in arrays]
+        text = np.array(bytearray(pickle.dumps(command)), dtype=np.uint8)
+        requests = [self.comm.Ibcast(np.array([len(text)]), self.root), self.comm.Ibcast(text, self.root)]
+        parts = []
+        for array, bounds in arrays:
+            if bounds is None:
+                requests += self._broadcast(array)
+                parts.append(array)
+                continue
+            shares = [array, (np.diff(bounds), bounds[:-1]), _rows_of(array.dtype)]
+            requests.append(self.comm.Iscatterv(shares, MPI.IN_PLACE, self.root))
+            parts.append(array[bounds[self.rank]:bounds[self.rank + 1]])
+        MPI.Request.Waitall(requests)
+        self._calls += 1
+        return parts
 
     def arrived(self) -> bool:
         """On the other ranks: whether there is a command to receive."""
         if self._incoming is None:
-            self._incoming = self.comm.Ibcast(self._length, self.root)
+            self._incoming = self.comm.Ibcast(self._size, self.root)
         return self._incoming.Test()
 
-    def receive(self) -> tuple[dict[str, Any], Any]:
-        """On the other ranks: the command that has `arrived`, and this rank's share."""
+    def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """On the other ranks: the command that has `arrived`, and this rank's shares."""
         self._incoming = None
-        self.tag = (self.tag + 1) % _TAGS
-        text = np.empty(self._length[0], np.uint8)
-        command = _unpacked(text, lambda part: self.comm.Ibcast(part, self.root).Wait())
-        return command, self.take(self.root, self.tag) if command["has_share"] else None
+        text = np.empty(self._size[0], np.uint8)
+        self.comm.Ibcast(text, self.root).Wait()
+        command = pickle.loads(text)
+        requests, parts = [], []
+        for dtype, shares in command["arrays"]:
+            if np.ndim(shares) == 0:
+                parts.append(np.empty(shares, dtype))
+                requests += self._broadcast(parts[-1])
+            else:
+                parts.append(np.empty(shares[self.rank + 1] - shares[self.rank], dtype))
+                requests.append(self.comm.Iscatterv(None, [parts[-1], _rows_of(parts[-1].dtype)], self.root))
+        MPI.Request.Waitall(requests)
+        self._calls += 1
+        return command, parts
 
-    def reply(self, answer: Any) -> None:
-        """On the other ranks: what became of the last call."""
-        self._sending = [(request, part) for request, part in self._sending if not request.Test()]
-        self._sending += self._sent(answer, self.root)
+    def reply(self, shares: Sequence[tuple[np.ndarray, int]], words: Any = None) -> None:
+        """On the other ranks: this rank's shares of the results, with the numbers of a row; and what else it has to say."""
+        text = np.frombuffer(b"" if words is None else pickle.dumps(words), np.uint8)
+        requests = [self.comm.Igather(np.array([len(text)]), None, self.root)]
+        if len(text):
+            self._sending.append((self.comm.Isend(text, self.root, self._calls % _TAGS), text))
+        types = [_rows_of(share.dtype, size) for share, size in shares]
+        for (share, size), rows in zip(shares, types):
+            requests.append(self.comm.Igatherv([share, len(share) // max(size, 1), rows], None, self.root))
+        _finish(requests, types)
+        self._sending = [(request, text) for request, text in self._sending if not request.Test()]
 
     def finish_replies(self) -> None:
-        """On the other ranks: waits until the root has all answers."""
-        MPI.Request.Waitall([request for request, _ in self._sending])
+        """On the other ranks: waits until the root has read what this rank had to say."""
+        for request, _ in self._sending:
+            request.Wait()
 
-    def has_replied(self, rank: int, tag: int) -> bool:
-        """On the root: whether `take` would find the rank's answer to this call."""
-        return self.comm.Iprobe(rank, tag)
+    def replies(self, wholes: Sequence[tuple[np.ndarray, int, np.ndarray]]) -> Replies:
+        """On the root: begins to gather results: arrays, numbers of a row, and bounds of the ranks' rows."""
+        return Replies(self, self._calls % _TAGS, wholes)
 
-    def take(self, rank: int, tag: int) -> Any:
-        """A message of a rank; waits for it."""
-        pause, status = Pause(), MPI.Status()
-        while not self.comm.Iprobe(rank, tag, status):
+    def _broadcast(self, array: np.ndarray) -> list[Any]:
+        numbers = array.view(np.uint8)
+        return [self.comm.Ibcast([numbers[begin:begin + _CHUNK], MPI.BYTE], self.root)
+                for begin in range(0, len(numbers), _CHUNK)]
+
+
+class Replies:
+    """Results on their way to the root, whose own share of the arrays may be written meanwhile."""
+
+    def __init__(self, channel: Channel, tag: int, wholes: Sequence[tuple[np.ndarray, int, np.ndarray]]):
+        self._channel, self._tag = channel, tag
+        self._lengths = np.zeros(channel.size, np.int64)
+        self._wholes = wholes  # kept until they are there
+        self._types = [_rows_of(whole.dtype, size) for whole, size, _ in wholes]
+        self._requests = [channel.comm.Igather(MPI.IN_PLACE, self._lengths, channel.root)]
+        for (whole, _, bounds), rows in zip(wholes, self._types):
+            self._requests.append(channel.comm.Igatherv(
+                MPI.IN_PLACE, [whole, (np.diff(bounds), bounds[:-1]), rows], channel.root))
+
+    def ready(self) -> bool:
+        """Whether `words` would return at once."""
+        return MPI.Request.Testall(self._requests)
+
+    def words(self) -> dict[int, Any]:
+        """Waits for all results. What ranks have to say, by rank."""
+        pause = Pause()
+        while not self._requests[0].Test():
             pause.after(False)
-        text = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-        return _unpacked(text, lambda part: self.comm.Recv(part, rank, tag))
-
-    def _sent(self, value: Any, rank: int) -> list[tuple[Any, np.ndarray]]:
-        return [(self.comm.Isend(part, rank, self.tag), part) for part in _packed(value)]
-
-
-def _packed(value: Any) -> list[np.ndarray]:
-    """A text, and pieces of the arrays that lie outside of it."""
-    arrays: list[np.ndarray] = []
-
-    def lies_inside(buffer: pickle.PickleBuffer) -> bool:
-        array = np.frombuffer(buffer.raw(), np.uint8)
-        if len(array) >= _SMALL:
-            arrays.append(array)
-        return len(array) < _SMALL
-
-    text = pickle.dumps(value, 5, buffer_callback=lies_inside)
-    return [np.frombuffer(pickle.dumps((text, [len(array) for array in arrays])), np.uint8), *_pieces(arrays)]
-
-
-def _unpacked(text: np.ndarray, receive: Callable[[np.ndarray], Any]) -> Any:
-    """The way back; `receive` fills the text, and then piece by piece what follows."""
-    receive(text)
-    inner, lengths = pickle.loads(text)
-    arrays = [np.empty(length, np.uint8) for length in lengths]
-    for piece in _pieces(arrays):
-        receive(piece)
-    return pickle.loads(inner, buffers=arrays)
-
-
-def _pieces(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [array[begin:begin + _CHUNK] for array in arrays for begin in range(0, len(array), _CHUNK)]
+        _finish(self._requests, self._types)
+        words = {}
+        for rank in np.flatnonzero(self._lengths).tolist():
+            text = np.empty(self._lengths[rank], np.uint8)
+            self._channel.comm.Recv(text, rank, self._tag)
+            words[rank] = pickle.loads(text)
+        return words
 
 
 class Pause:
@@ -223,3 +267,15 @@ class Pause:
             self._busy_until = now + 0.001
         elif now > self._busy_until:
             time.sleep(5e-5)
+
+
+def _rows_of(dtype: np.dtype, size: int | None = None) -> Any:
+    """MPI's type of a number, or a new one of a row of `size` numbers."""
+    number = MPI.Datatype.fromcode(dtype.char)
+    return number if size is None else number.Create_contiguous(size).Commit()
+
+
+def _finish(requests: list[Any], types: list[Any]) -> None:
+    MPI.Request.Waitall(requests)
+    for rows in types:
+        rows.Free()

@@ -14,7 +14,6 @@ they evaluate what the root sends, until it leaves its own. docs/scaling.md says
 from __future__ import annotations
 
 import atexit
-import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,9 +26,17 @@ from ._arrays import is_on_device
 from ._errors import Error, InvalidError
 from ._expressions import Population
 from ._ranks import (
-    MPI, Channel, Division, Failures, Pause, bounds_by_cost, device_of, error_of_rank, portable, sendable, threads_of,
+    LOSSES, MPI, Channel, Pause, bounds_by_cost, by_rank, device_of, error_of_rank, in_order, portable, result_of, results_of,
+    stored, threads_of,
 )
 from ._results import Failure, Pending
+
+
+class _Failures(list):
+    """Failures of all ranks, as results have them."""
+
+    def list(self) -> list[Failure]:
+        return self
 
 
 class Dataset(_engine.Dataset):
@@ -42,8 +49,9 @@ class Dataset(_engine.Dataset):
     def _derived(self, function: str, *arguments: Any) -> Dataset:
         if function == "with_device_weights":
             raise ValueError(_ON_DEVICE)
-        command = {"data": self._engine._data_of(self, None), "function": function, "arguments": arguments}
-        return self._engine._made("derive", command)
+        arrays = [(argument, None) for argument in arguments if isinstance(argument, np.ndarray)]
+        command = {"data": self._engine._data_of(self, None), "function": function}
+        return self._engine._made("derive", {**command, "arguments": () if arrays else arguments}, arrays)
 
 
 class Program(_engine.Program):
@@ -56,17 +64,23 @@ class Program(_engine.Program):
         bounds: int64, shape (ranks + 1,): rank r has the expressions ``bounds[r]`` to ``bounds[r + 1] - 1``.
     """
 
-    def __init__(self, owner: Engine, number: int, bounds: np.ndarray, parameters: np.ndarray, failures: Failures,
-                 reasons: dict[int, Failure], names: Sequence[str]):
+    def __init__(self, owner: Engine, number: int, bounds: np.ndarray, parameters: np.ndarray, failures: _Failures,
+                 unread: Sequence[Failure], names: Sequence[str]):
         super().__init__(owner._held[number]._program, names)
         self.parameter_offsets = np.concatenate([[0], np.cumsum(parameters)])
         self.bounds = bounds
-        self._owner, self._number, self._reasons, self._failures = owner, number, reasons, failures
+        self._owner, self._number = owner, number
+        self._unread = {failure.expression: failure for failure in unread}
+        self._failures = self._explained(failures)
 
     @property
     def failures(self) -> list[Failure]:
         """As of `srjit.Program`."""
-        return self._failures
+        return self._failures.list()
+
+    def _explained(self, failures: _Failures) -> _Failures:
+        """Ranks get token arrays, so only the root knows why a text is no expression."""
+        return _Failures(self._unread.get(failure.expression, failure) for failure in failures)
 
 
 class Engine(_engine.Engine):
@@ -183,44 +197,43 @@ class Engine(_engine.Engine):
         self._send("prepare", command).result()
 
     def _uploaded(self, columns: list[np.ndarray], *vectors_and_names: Any) -> Dataset:
-        return self._made("upload", {"arguments": (columns, *vectors_and_names)})
+        *vectors, names = vectors_and_names
+        command = {"columns": len(columns), "has": [vector is not None for vector in vectors], "names": names}
+        return self._made("upload", command, [(array, None) for array in (*columns, *vectors) if array is not None])
 
     def _compiled(self, source: Any, prefix: bool, names: Sequence[str], options: tuple, data: Dataset | None) -> Program:
-        # Ranks get token arrays, so only the root knows why a text is no expression.
         unread = source.failures if isinstance(source, Population) else ()
         arrays = (source.codes, source.constants, source.offsets) if isinstance(source, Population) else source
         command = {"prefix": prefix, "names": list(names), "number": self._new_number(), "options": options,
                    "data": None if data is None else self._data_of(data, None)}
-        call = self._send_expressions("compile", command, arrays)
-        division = Division(call.bounds, reasons={failure.expression: failure for failure in unread})
-        counts, failures = division.joined(self._result(call))
-        return self._tracked(Program(self, command["number"], call.bounds, counts, failures, division.reasons, names))
+        call = self._send_expressions("compile", command, arrays, [("expressions", 1, np.int64)])
+        counts, failures, _ = self._result(call)
+        return self._tracked(Program(self, command["number"], call.command["bounds"]["expressions"], counts[0], failures,
+                                     unread, names))
 
     def _loss_of_arrays(self, waits: bool, arrays: tuple, prefix: bool, data: Dataset, numbers: np.ndarray, words: tuple) -> Any:
         if len(numbers):
             return self._loss(waits, self.compile(arrays, prefix=prefix), data, numbers, *words, False)
         command = {"prefix": prefix, "data": self._data_of(data, None), "options": words}
-        call = self._send_expressions("loss_of_arrays", command, arrays)
-        return self._pending(waits, call, lambda results: _engine._losses(Division(call.bounds).joined(results), None))
+        return self._pending(waits, self._send_expressions("loss_of_arrays", command, arrays, LOSSES),
+                             lambda arrays, failures, _: _engine._losses((*arrays, failures), None))
 
     def _call(self, waits: bool, kind: str, program: Program, data: Dataset, numbers: np.ndarray, options: tuple,
               convert: Callable[[Any], Any], *outs: np.ndarray) -> Any:
         command = {"kind": kind, "program": self._number_of(program), "data": self._data_of(data, program), "options": options}
-        bounds = program.parameter_offsets[program.bounds]
-        given = numbers.reshape(len(numbers) // program.parameter_count if len(numbers) else 1, program.parameter_count)
-        shares = [given[:, begin:end].reshape(-1) for begin, end in zip(bounds, bounds[1:])]
-        division = Division(program.bounds, 1 if kind == "fit" else len(given), np.diff(bounds) > 0, program._reasons)
-
-        def whole(results: list) -> Any:
-            result = division.joined(results, *outs)
-            return convert(result[1] if outs else result)
-
-        return self._pending(waits, self._send("evaluate", command, shares, program.bounds), whole)
+        bounds = {"expressions": program.bounds, "parameters": program.parameter_offsets[program.bounds]}
+        results = results_of(kind, options[-1] if options else "", *data.shape, self._dtype)
+        count = len(numbers) // program.parameter_count if len(numbers) else 1
+        shares = by_rank(numbers.reshape(count, program.parameter_count), bounds["parameters"])
+        call = self._send("evaluate", command, [(shares, bounds["parameters"] * count)], bounds, results,
+                          1 if kind == "fit" else count, *outs)
+        return self._pending(waits, call, lambda arrays, failures, names: convert(
+            result_of(kind, arrays, program._explained(failures), names, program.bounds)))
 
     def _pending(self, waits: bool, call: _Call, convert: Callable[..., Any]) -> Any:
         if call.error is not None:
             call.result()
-        pending = Pending(call, convert)
+        pending = Pending(call, lambda taken: convert(*taken))
         return pending.result() if waits else pending
 
     def _device_output(self, shape: tuple[int, ...], out: Any) -> Any:
@@ -237,16 +250,16 @@ class Engine(_engine.Engine):
             raise ValueError("the program is of another engine: call compile() of this one")
         return program._number
 
-    def _made(self, what: str, command: dict[str, Any]) -> Dataset:
+    def _made(self, what: str, command: dict[str, Any], arrays: Any = ()) -> Dataset:
         number = self._new_number()
-        shapes = self._result(self._send(what, {**command, "number": number}))
+        shapes = self._result(self._send(what, {**command, "number": number}, arrays))[2]
         made = self._tracked(Dataset(self._held[number], number, self))
-        for rank, shape in enumerate(shapes):
+        for rank, shape in sorted(shapes.items()):
             if shape != made.shape:
                 raise InvalidError("rank {} read {} rows and {} columns, but the root {} and {}".format(rank, *shape, *made.shape))
         return made
 
-    def _send_expressions(self, what: str, command: dict[str, Any], arrays: tuple) -> _Call:
+    def _send_expressions(self, what: str, command: dict[str, Any], arrays: tuple, results: list) -> _Call:
         """A call that divides token arrays by their cost."""
         codes, constants, offsets = arrays
         if not (len(codes) == len(constants) and len(offsets) and offsets[0] == 0 and offsets[-1] == len(codes)) or np.any(
@@ -254,26 +267,26 @@ class Engine(_engine.Engine):
             # Raises an exception that names the mistake; no arrays at all are none, and become offsets.
             tokens = _core.tokens(codes, constants, offsets, command["prefix"])
             codes, constants, offsets, command["prefix"] = tokens.codes, tokens.constants, tokens.offsets, False
-        bounds = bounds_by_cost(offsets, self.size)
-        shares = []
-        for first, end in zip(bounds, bounds[1:]):
-            tokens = slice(offsets[first], offsets[end])
-            shares.append((codes[tokens], constants[tokens], offsets[first:end + 1] - offsets[first]))
-        return self._send(what, command, shares, bounds)
+        cuts = bounds_by_cost(offsets, self.size)
+        arrays = [(codes, offsets[cuts]), (constants, offsets[cuts]), (offsets[:-1], cuts)]
+        return self._send(what, command, arrays, {"expressions": cuts}, results)
 
-    def _send(self, what: str, command: dict[str, Any], shares: Sequence[Any] = (), bounds: np.ndarray | None = None) -> _Call:
+    def _send(self, what: str, command: dict[str, Any], arrays: Any = (), bounds: dict[str, np.ndarray] | None = None,
+              results: Any = (), vectors: int = 1, out: np.ndarray | None = None) -> _Call:
         """Sends a call, and begins the root's share. Exceptions of that are those of `_Call.result`."""
         if not self._open or not self.is_root:
             raise ValueError("the engine is closed" if self.is_root else "calls are made by the root alone")
         for earlier in [earlier for earlier in self._calls if earlier.ready()]:
             earlier.finish()
+        if any(share[-1] * vectors >= 2**31 for share in (bounds or {}).values()) or any(
+                share is not None and share[-1] >= 2**31 for _, share in arrays):
+            raise ValueError("a call of 2^31 tokens, parameters or results: divide the population")
         # Not copied and cleared: the collector may append meanwhile.
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        command = {**command, "what": what, "dropped": dropped}
-        self._channel.send(command, shares)
-        return _Call(self, command, shares[self.rank] if shares else None, bounds)
+        command = {**command, "what": what, "dropped": dropped, "bounds": bounds, "results": results, "vectors": vectors}
+        return _Call(self, command, self._channel.send(command, arrays), out)
 
-    def _answer(self, command: dict[str, Any], share: Any) -> None:
+    def _answer(self, command: dict[str, Any], parts: list[np.ndarray]) -> None:
         """One call, on a rank that serves."""
         if command["what"] == "close":
             self._channel.finish_replies()
@@ -281,47 +294,64 @@ class Engine(_engine.Engine):
             return
         for number in command["dropped"]:
             self._held.pop(number, None)
+        shares = []
+        for per, size, dtype in command["results"]:
+            begin, end = command["bounds"][per][self.rank:self.rank + 2]
+            shares.append(np.zeros((end - begin) * command["vectors"] * size, dtype))
+        failures, more, error = [], None, None
         try:
-            answer = None, self._start(command, share).result()
+            pending, store = self._start(command, parts, shares)
+            failures, more = store(pending.result() if pending else None)
         except Exception as problem:
-            answer = portable(problem), None
-        self._channel.reply(answer)
+            error = portable(problem)
+        words = (error, failures, more) if error or failures or more is not None else None
+        self._channel.reply([(share, size) for share, (_, size, _) in zip(shares, command["results"])], words)
 
-    def _start(self, command: dict[str, Any], share: Any) -> Pending:
-        """A rank's part of a call, which gives a result that can be sent."""
+    def _start(self, command: dict[str, Any], parts: list[np.ndarray], shares: list[np.ndarray]) -> tuple[Any, Callable]:
+        """A rank's part of a call: its pending evaluation, and a function that stores the result in `shares` and gives failures and more."""
         what, engine, held = command["what"], self._local, self._held
-        data = held[command["data"]] if command.get("data") is not None else None
-        done = Pending(None, None)
-        if what == "loss_of_arrays":
-            arguments = (engine._engine, *share, command["prefix"], data._data, np.empty(0), *command["options"])
-            return _engine._core_call(False, what, arguments, sendable)
-        if what == "evaluate":
-            program, kind, options = held[command["program"]], command["kind"], command["options"]
-            if kind not in ("predict", "jacobian"):
-                return engine._call(False, kind, program, data, share, options, sendable)
-            shape = _engine._derivative_shape(program, data, *options) if options else (len(program),)
-            vectors = len(share) // program.parameter_count if len(share) else 1
-            out = np.empty(vectors * math.prod(shape) * data.shape[0], self._dtype)
-            return engine._call(False, kind, program, data, share, options, lambda failures: sendable((out, failures)), out)
-        if what == "compile":
-            program = engine._compiled(share, command["prefix"], command["names"], command["options"], data)
-            held[command["number"]] = program
-            done._result = np.diff(program.parameter_offsets), Failures(program.failures)
-            return done
-        if what == "prepare":
-            engine.prepare(held[command["program"]], data, *command["options"])
-            return done
+        if what in ("compile", "loss_of_arrays"):
+            codes, constants, begins = parts
+            offsets = np.append(begins - (begins[0] if len(begins) else 0), len(codes))
+            arrays = engine._engine, codes, constants, offsets, command["prefix"]
+            data = None if command["data"] is None else held[command["data"]]._data
+            if what == "loss_of_arrays":
+                pending = _core.submit_loss_of_arrays(*arrays, data, np.empty(0), *command["options"])
+                return pending, lambda result: stored("loss", result, shares)
+            made = _core.compile_arrays(*arrays, *command["options"], data)
+            held[command["number"]] = program = _engine.Program(made, command["names"])
+            shares[0][:] = np.diff(program.parameter_offsets)
+            return None, lambda _: (made.failures.list(), None)
+        if what in ("evaluate", "prepare"):
+            arguments = engine._engine, held[command["program"]]._program, held[command["data"]]._data
+            if what == "prepare":
+                _core.prepare(*arguments, *command["options"])
+                return None, lambda _: ([], None)
+            # Without a parameter, every vector has the results of the first.
+            copies = [] if len(parts[0]) else [share.reshape(command["vectors"], -1) for share in shares]
+            kind, targets = command["kind"], [by_vector[0] for by_vector in copies] or shares
+            pending = getattr(_core, f"submit_{kind}")(
+                *arguments, parts[0], *command["options"], *(targets if kind in ("predict", "jacobian") else ()))
+
+            def store(result: Any) -> Any:
+                said = stored(kind, result, targets)
+                for by_vector in copies:
+                    by_vector[1:] = by_vector[0]
+                return said
+
+            return pending, store
         if what == "upload":
-            made = engine._uploaded(*command["arguments"])
+            vectors = iter(parts[command["columns"]:])
+            made = engine._uploaded(parts[:command["columns"]], *(next(vectors) if has else None for has in command["has"]),
+                                    command["names"])
         elif what == "load":
             made = engine.upload(*command["load"](*command["arguments"]), names=command["names"])
         else:
-            made = data._derived(command["function"], *command["arguments"])
+            made = held[command["data"]]._derived(command["function"], *command["arguments"], *parts)
         held[command["number"]] = made
-        done._result = made.shape
-        return done
+        return None, lambda _: ([], made.shape)
 
-    def _result(self, call: _Call) -> list[Any]:
+    def _result(self, call: _Call) -> tuple[list[np.ndarray], _Failures, dict[int, Any]]:
         """Waits for a call that makes something; drops it if a rank failed."""
         try:
             return call.result()
@@ -373,60 +403,62 @@ _serving: list[Engine] = []
 
 
 class _Call:
-    """A call on its way, on the root: what `srjit.Pending` waits for.
+    """A call on its way, on the root: what `srjit.Pending` waits for."""
 
-    Attributes:
-        bounds: Where each rank's expressions begin, if the call has some.
-    """
-
-    def __init__(self, engine: Engine, command: dict[str, Any], share: Any, bounds: np.ndarray | None):
-        self.command, self.bounds = command, bounds
+    def __init__(self, engine: Engine, command: dict[str, Any], parts: list[np.ndarray], out: np.ndarray | None):
+        self.command = command
         self.error: Exception | None = None
-        self._engine, self._tag = engine, engine._channel.tag
-        self._answers: dict[int, tuple] = {}  # of ranks: error, and result
-        self._results: list[Any] | None = None
+        self._engine, self._out = engine, out
+        self._wholes, shares = [], []
+        for per, size, dtype in command["results"]:
+            bounds = command["bounds"][per] * command["vectors"]
+            is_in_order = out is not None and command["vectors"] == 1
+            whole = out if is_in_order else np.empty(bounds[-1] * size, dtype)
+            self._wholes.append((whole, size, bounds))
+            shares.append(whole[bounds[engine.rank] * size:bounds[engine.rank + 1] * size])
+        self._replies = engine._channel.replies(self._wholes)
+        self._outcome: Any = None
+        self._pending: Any = None
+        self._store: Any = None
         engine._calls.append(self)
         try:
-            self._own = engine._start(command, share)
+            self._pending, self._store = engine._start(command, parts, shares)
         except Exception as problem:
             self.error = problem
-            self._answers[engine.rank] = None, None
 
     def ready(self) -> bool:
-        if self._results is not None:
-            return True
-        engine = self._engine
-        return (engine.rank in self._answers or self._own.ready()) and all(
-            rank in self._answers or engine._channel.has_replied(rank, self._tag) for rank in range(engine.size)
-            if rank != engine.rank)
+        return self._outcome is not None or ((self._pending is None or self._pending.ready()) and self._replies.ready())
 
     def finish(self) -> None:
         """Waits for all ranks."""
-        if self._results is not None:
+        if self._outcome is not None:
             return
-        engine = self._engine
-        if engine.rank not in self._answers:
+        words: dict[int, Any] = {}
+        if self.error is None:
             try:
-                self._answers[engine.rank] = None, self._own.result()
+                words[self._engine.rank] = (None, *self._store(self._pending.result() if self._pending else None))
             except Exception as problem:
                 self.error = problem
-                self._answers[engine.rank] = None, None
-        for rank in range(engine.size):
-            if rank not in self._answers:
-                self._answers[rank] = engine._channel.take(rank, self._tag)
-        self._results = []
-        for rank, (error, result) in sorted(self._answers.items()):
+        words.update(self._replies.words())
+        failures, more = _Failures(), {}
+        for rank, (error, failed, what) in sorted(words.items()):
             if error is not None and self.error is None:
-                self.error = error_of_rank(rank, engine._hosts[rank], error)
-            self._results.append(result)
-        self._answers.clear()
-        engine._calls.remove(self)
+                self.error = error_of_rank(rank, self._engine._hosts[rank], error)
+            failures += [Failure(int(self.command["bounds"]["expressions"][rank]) + number, why) for number, why in failed]
+            if what is not None:
+                more[rank] = what
+        vectors = self.command["vectors"]
+        arrays = [in_order(whole, bounds // vectors * size, vectors) for whole, size, bounds in self._wholes]
+        if self._out is not None and vectors > 1:
+            self._out[:] = arrays[0]
+        self._outcome = arrays, failures, more
+        self._engine._calls.remove(self)
 
-    def result(self) -> list[Any]:
+    def result(self) -> Any:
         self.finish()
         if self.error is not None:
             raise self.error
-        return self._results
+        return self._outcome
 
     def stop(self) -> None:
         raise Error("what several ranks compute cannot be stopped", "unsupported")

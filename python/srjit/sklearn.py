@@ -14,7 +14,7 @@ import numpy as np
 from ._arrays import column_of, first_text, name_of
 from ._engine import Engine
 from ._errors import InvalidError
-from ._expressions import Population, parse, population_of
+from ._expressions import Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
 from ._search import Formula, flag, options_of, run_search, whole
@@ -158,7 +158,11 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         names = list(getattr(self, "feature_names_in_", ()))
         if isinstance(self.expression, (list, tuple)):
             raise TypeError("expression is a list, expected one text or expression of SymPy")
-        return population_of(self.expression, names=names)
+        if isinstance(self.expression, str):
+            return parse(self.expression, names=names)
+        from ._sympy import from_sympy
+
+        return from_sympy(self.expression, names)
 
     def _starts(self, count: int) -> np.ndarray:
         if self.start is None:

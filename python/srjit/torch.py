@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._engine import Engine, Program
-from ._expressions import Population, population_of
+from ._expressions import Population, parse
 from ._lambdify import default_engine
 from ._packages import needs
 
@@ -143,7 +143,16 @@ def compile(expressions: Any, parameters: Any = None, *, names: Sequence[str] = 
         ValueError: A wrong number of parameters, or a text that is no expression.
     """
     one = not isinstance(expressions, (list, tuple, Population))
-    population = expressions if isinstance(expressions, Population) else population_of(expressions, names=names)
+    if not isinstance(expressions, Population):
+        several = [expressions] if one else list(expressions)
+        if all(isinstance(expression, str) for expression in several):
+            population = parse(several, names=names)
+        else:
+            from ._sympy import from_sympy
+
+            population = from_sympy(several, names)
+    else:
+        population = expressions
     if population.failures:
         raise population.failures[0].error
     return Expressions(population, parameters, one, precision)

@@ -59,7 +59,10 @@ def test_losses_are_those_of_host_data(gpu, convert):
 
 def test_columns_are_used_in_place(gpu):
     torch = pytest.importorskip("torch")
-    assert gpu.upload(torch.zeros((4, 2), device=DEVICE))._data.owner  # the owners are kept
+    X = torch.zeros((4, 2), device=DEVICE)
+    data = gpu.upload(X.T.contiguous().T)
+    X = data._data.owner  # the owners are kept
+    assert X
     table = torch.zeros((2, 4), device=DEVICE)
     data = gpu.upload(table.T)
     table += 3

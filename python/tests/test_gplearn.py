@@ -44,10 +44,14 @@ def test_the_same_programs_evolve(table, metric):
     assert ours.run_details_["best_length"] == theirs.run_details_["best_length"]
 
 
-@pytest.mark.parametrize("options", [{"sample_weight": np.linspace(0, 3, 1000)}, {"n_jobs": 2, "generations": 3}],
-                         ids=["weights", "processes"])
-def test_options_of_gplearn(table, options):
-    ours, theirs = fit_both("SymbolicRegressor", *table, **options)
+def test_weights(table):
+    weights = np.linspace(0, 3, 1000)
+    ours, theirs = fit_both("SymbolicRegressor", *table, sample_weight=weights)
+    assert programs_of(ours) == programs_of(theirs)
+
+
+def test_several_processes(table):
+    ours, theirs = fit_both("SymbolicRegressor", *table, n_jobs=2, generations=3)
     assert programs_of(ours) == programs_of(theirs)
 
 

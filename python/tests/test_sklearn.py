@@ -101,6 +101,13 @@ def test_random_states_and_booleans(decay):
     np.testing.assert_allclose(model.parameters_, [1, 0], atol=1e-12)
 
 
+def test_texts_are_refused_with_column_and_row(decay):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"time": decay[0][:, 0], "place": ["here"] * 200})
+    with pytest.raises(ValueError, match="row 1 of column 'place' of X is 'here', which is no number"):
+        ExpressionRegressor("p0*time", device=DEVICE).fit(frame, decay[1])
+
+
 def test_scores_of_many_expressions(decay, engine):
     X, y = decay
     texts = ["2*exp(-0.5*x0) + 1", "x0", "log(x0 - 1)"]

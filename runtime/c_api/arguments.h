@@ -122,7 +122,7 @@ inline void checkReserved(std::uint32_t value, const char* of) {
 inline Precision precisionOf(std::int32_t type) { return choiceOf(kPrecisions, type, "type"); }
 
 /// A caller's matrix with strides that are set. Whether it has the rows and columns that a call needs is not checked.
-struct Matrix : DeviceMatrix {
+struct Matrix {
   /// Throws kInvalid with the argument's name if it is null, without data, too large, or has bad strides.
   explicit Matrix(const srjit_matrix* argument, const char* name) {
     const srjit_matrix given = fromCaller(&required(argument, name), name);
@@ -144,14 +144,20 @@ struct Matrix : DeviceMatrix {
       refuse(Errc::kInvalid, fmt::format("the strides of {} are {} and {}, expected multiples of {}", name, row_stride,
                                          column_stride, element));
     }
-    pointer = reinterpret_cast<std::uint64_t>(bytes);
+    data = bytes;
     rows = given.rows;
     columns = given.columns;
   }
 
-  /// Of a matrix in the processor's memory.
-  const std::byte* data() const { return reinterpret_cast<const std::byte*>(pointer); }  // NOLINT: one address space
+  /// Of a matrix in a GPU's memory.
+  DeviceMatrix onDevice() const {
+    return {reinterpret_cast<std::uint64_t>(data), rows, columns, row_stride, column_stride, type};
+  }
 
+  const std::byte* data = nullptr;
+  std::size_t rows = 0, columns = 0;
+  std::int64_t row_stride = 0, column_stride = 0;
+  Precision type = Precision::kF32;
   bool on_device = false;
 };
 

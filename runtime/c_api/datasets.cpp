@@ -13,7 +13,7 @@ namespace {
 class HostColumns {
  public:
   explicit HostColumns(const Matrix& matrix)
-      : type_(matrix.type), rows_(matrix.rows), data_(matrix.data()), stride_(matrix.column_stride) {
+      : type_(matrix.type), rows_(matrix.rows), data_(matrix.data), stride_(matrix.column_stride) {
     withZeroOf(type_, [&]<class T>(T) {
       const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_) % alignof(T) == 0;
       if (matrix.row_stride != sizeof(T) || !is_aligned) gather<T>(matrix);
@@ -36,7 +36,7 @@ class HostColumns {
     for (std::size_t first = 0; first < from.rows; first += kRows) {
       const std::size_t end = std::min(first + kRows, from.rows);
       for (std::size_t c = 0; c < from.columns; ++c) {
-        const std::byte* const column = from.data() + static_cast<std::ptrdiff_t>(c) * from.column_stride;
+        const std::byte* const column = from.data + static_cast<std::ptrdiff_t>(c) * from.column_stride;
         for (std::size_t r = first; r < end; ++r) {
           std::memcpy(gathered_.as<T>() + c * from.rows + r, column + static_cast<std::ptrdiff_t>(r) * from.row_stride,
                       sizeof(T));
@@ -90,8 +90,9 @@ Dataset datasetOf(const Engine& engine, const srjit_data& data) {
   }
   if (!columns.on_device && data.stream != 0) refuse(Errc::kInvalid, "there is a stream, but no data on the device");
   if (!columns.on_device) return uploadFrom(engine, columns, target, weights, std::move(names));
-  const DeviceDataView view{
-      .columns = columns, .target = target, .weights = weights, .stream = data.stream, .names = std::move(names)};
+  DeviceDataView view{.columns = columns.onDevice(), .stream = data.stream, .names = std::move(names)};
+  if (target) view.target = target->onDevice();
+  if (weights) view.weights = weights->onDevice();
   return engine.adopt(view).value();
 }
 
@@ -136,7 +137,7 @@ int32_t srjit_dataset_with_weights(const srjit_engine* engine, const srjit_datas
     const Dataset& before = required(data, "data").data;
     const Matrix matrix(weights, "weights");
     checkOneColumn(matrix, "weights");
-    if (matrix.on_device) return srjit_dataset{of.withWeights(before, matrix, stream).value()};
+    if (matrix.on_device) return srjit_dataset{of.withWeights(before, matrix.onDevice(), stream).value()};
     return srjit_dataset{of.withWeights(before, HostColumns(matrix)[0]).value()};
   });
 }

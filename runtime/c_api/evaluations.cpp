@@ -106,7 +106,7 @@ auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use
 DeviceMatrix outputOnDevice(const srjit_matrix* out) {
   const Matrix matrix(out, "out");
   if (!matrix.on_device) refuse(Errc::kInvalid, "on_device of out is 0, expected memory of the engine's GPU");
-  DeviceMatrix output = matrix;
+  DeviceMatrix output = matrix.onDevice();
   const std::ptrdiff_t element = bytesOf(output.type);
   if (output.row_stride == element && output.column_stride == element * static_cast<std::ptrdiff_t>(output.rows)) {
     output.row_stride = element * static_cast<std::ptrdiff_t>(output.columns);

@@ -66,7 +66,7 @@ Sum checksumOf(std::span<const std::byte> bytes) {
 
 Sum checksumOfHead(std::string_view head) { return checksumOf(std::as_bytes(std::span(head.substr(kSummedFrom)))); }
 
-/// The bytes of values, one after another.
+/// The facts of a file, as above.
 std::string factsOf(const std::string& title, const KernelImage& image) {
   std::string bytes;
   const auto add = [&](auto... values) { (bytes.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };

@@ -35,8 +35,9 @@ Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name, c
   for (const auto& [key, cost] : kFields) {
     const llvm::StringRef text = llvm::StringRef(stored).split(fmt::format(R"("{}":)", key)).second.ltrim();
     double value = 0;
-    std::from_chars(text.begin(), text.end(), value);
-    if (isCost(value)) written_.*cost = costs_.*cost = value;
+    const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
+    const bool is_whole = error == std::errc() && end != text.end() && (*end == ',' || *end == '}');
+    if (is_whole && isCost(value)) written_.*cost = costs_.*cost = value;
   }
 }
 

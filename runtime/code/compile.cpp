@@ -77,7 +77,7 @@ class Batch {
   /// loads them. Before make().
   void loadCached(const std::shared_ptr<KernelImage>& space) {
     for (const Attempt& attempt : std::exchange(missing_, {})) load(attempt, found_, space);
-    found_.emplace<std::monostate>();
+    found_ = {};
   }
   /// Makes the missing modules. In parallel with other batches.
   void make() {
@@ -93,7 +93,7 @@ class Batch {
 
   void load(const Attempt& attempt, const FoundRows& found, const std::shared_ptr<KernelImage>& space) {
     if (isCancelled()) return;
-    if (found.index() == 0) return missing_.push_back(attempt);
+    if (found.isNothing()) return missing_.push_back(attempt);
     const Stopwatch loading;
     const auto module = store_.load(attempt.key, found);
     report.status.seconds_loading += loading.seconds();

@@ -17,14 +17,6 @@
 #include "runtime/platform/clock.h"
 
 namespace srjit {
-namespace {
-
-constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
-
-template <class T>
-std::size_t heldBytes(const std::vector<T>& array) {
-  return array.capacity() * sizeof(T);
-}
 
 struct DirectScratch {
   DirectOptions options;
@@ -34,6 +26,7 @@ struct DirectScratch {
 
   /// Without the emitters, which hold no more than the largest graph takes, one per thread.
   std::size_t bytes() const noexcept {
+    const auto heldBytes = [](const auto& array) { return array.capacity() * sizeof(array[0]); };
     std::size_t bytes = heldBytes(image.code);
     for (const DirectPart& part : parts) {
       bytes += heldBytes(part.words) + heldBytes(part.groups) + heldBytes(part.parameters) + heldBytes(part.outputs) +
@@ -42,6 +35,10 @@ struct DirectScratch {
     return bytes;
   }
 };
+
+namespace {
+
+constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 
 class DirectMaker {
  public:

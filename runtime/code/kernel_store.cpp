@@ -21,8 +21,8 @@ unsigned numberOf(const KernelKind& kind) {
          8 * static_cast<unsigned>(kind.loss->term);
 }
 
-bool isMeasured(const DeviceShare::Work& work) { return work.first > 0 && work.second > 0; }
-double rateOf(const DeviceShare::Work& work) { return static_cast<double>(work.first) / work.second; }
+bool isMeasured(const DeviceShare::Work& work) { return work.expressions > 0 && work.seconds > 0; }
+double rateOf(const DeviceShare::Work& work) { return static_cast<double>(work.expressions) / work.seconds; }
 
 }  // namespace
 
@@ -173,14 +173,12 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, st
 }
 
 FoundRows KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
-  if (auto known = loaded(key)) return std::shared_ptr<const Module>(std::move(known));
-  if (auto image = cache_->find(key, space)) return std::shared_ptr<const KernelImage>(std::move(image));
-  return {};
+  if (auto known = loaded(key)) return {.module = std::move(known), .image = {}};
+  return {.module = {}, .image = cache_->find(key, space)};
 }
 
 std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const FoundRows& found) {
-  const auto* const loaded = std::get_if<std::shared_ptr<const Module>>(&found);
-  return loaded != nullptr ? *loaded : load(key, *std::get<std::shared_ptr<const KernelImage>>(found));
+  return found.module != nullptr ? found.module : load(key, *found.image);
 }
 
 }  // namespace srjit

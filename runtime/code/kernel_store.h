@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/image_maker.h"
@@ -28,8 +27,13 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
-/// A module that need not be made: loaded already, or its image; or nothing.
-using FoundRows = std::variant<std::monostate, std::shared_ptr<const Module>, std::shared_ptr<const KernelImage>>;
+/// A module that need not be made: loaded already, or its image.
+struct FoundRows {
+  std::shared_ptr<const Module> module;
+  std::shared_ptr<const KernelImage> image;
+
+  bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
+};
 
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/handler_table.h).
 struct InterpreterVariant {
@@ -53,7 +57,10 @@ class DeviceShare {
   double of(double by_costs) const noexcept;
 
   /// The expressions that one side has encoded, and the seconds, with what its threads did for others meanwhile.
-  using Work = std::pair<std::size_t, double>;
+  struct Work {
+    std::size_t expressions;
+    double seconds;
+  };
   /// Takes the geometric mean of a population's ratio and the ratio so far, since one population may be unusual. Leaves
   /// out work that was not measured. If two threads call this at once, one call may be lost.
   void record(double by_costs, const Work& device, const Work& host) noexcept;

@@ -276,11 +276,9 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
     if (loss) task = lossTask(*state_, std::move(*task), *loss);
     if (!task) return std::move(task).error();
     if (Status valid = checkTask(*task, state_->options); !valid) return valid;
-    Task made = withCode(*state_, std::move(*task));
+    const Task made = withCode(*state_, std::move(*task));
     if (!isFeasible(made)) return okStatus();
-    made.only_prepares = true;
-    const auto prepared = state_->executor->start(std::move(made));
-    return prepared ? okStatus() : Status(prepared.error());
+    return state_->executor->prepare(made);
   });
 }
 

@@ -266,7 +266,7 @@ Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dat
               .loss = options.loss,
               .deadline = deadline};
     if (Status valid = checkTask(base, engine.options); !valid) return std::move(valid).error();
-    Result<Dataset> behind = withTargetBehind(engine, data);
+    Result<Dataset> behind = engine.executor->withTargetBehind(data);
     if (!behind) return std::move(behind).error();
     base.data = std::move(*behind);
     return PopulationFit(engine, std::move(base), starts, options).run();

@@ -66,14 +66,15 @@ class PopulationLoss {
     data_ = data;
     // A loss of graphs is derived from the tokens: it needs no code of the expressions' values.
     if (isOfGraphs(loss_, data.state())) {
-      Result<Dataset> behind = withTargetBehind(*engine_, data);
+      Result<Dataset> behind = engine_->executor->withTargetBehind(data);
       if (!behind) return std::move(behind).error();
       data_ = std::move(*behind);
       derivation_ = derivedSums(Quantity::kLoss, data.state(), loss_);
     }
     const std::size_t given = engine_->population_parts;
-    const std::size_t best = engine_->executor->estimate(population.size(), population.codes.size(), options).parts;
-    const auto parts = divide(population, given != 0 ? given : best);
+    const auto parts = divide(
+        population,
+        given != 0 ? given : engine_->executor->estimate(population.size(), population.codes.size(), options).parts);
     drafts_.reserve(parts.size());
     // Nothing may throw in the pipeline: that would cancel the step that runs in parallel, and leave it half done.
     constexpr auto kInOrder = tbb::filter_mode::serial_in_order;

@@ -146,17 +146,11 @@ Result<Task> withVectors(Engine::State& engine, Task task) {
   return task;
 }
 
-Result<Dataset> withTargetBehind(Engine::State& engine, const Dataset& data) {
-  auto state = engine.executor->select(data, {.runs = {{0, data.rows()}}, .is_for_graphs = true});
-  if (!state) return std::move(state).error();
-  return Dataset(std::move(*state));
-}
-
 Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation) {
   if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
   const Program::State& program = task.program.state();
   if (derivation.readsTarget()) {
-    Result<Dataset> data = withTargetBehind(engine, task.data);
+    Result<Dataset> data = engine.executor->withTargetBehind(task.data);
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }

@@ -88,9 +88,6 @@ Task withCode(Engine::State& engine, Task task);
 /// The task with, if its parameters are several vectors of the program's, the program of as many copies of all
 /// expressions. Errors: those of checkTask(), but that a wrong number of parameters is left to it; kLimit.
 Result<Task> withVectors(Engine::State& engine, Task task);
-/// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data` itself,
-/// or a copy.
-Result<Dataset> withTargetBehind(Engine::State& engine, const Dataset& data);
 /// The task for a derivation of the program of `task`. Errors: those of checkTask(); kLimit.
 Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation);
 

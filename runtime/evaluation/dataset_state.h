@@ -109,9 +109,6 @@ struct Selection {
   std::vector<RowRun> runs;
   std::optional<ColumnView> weights = {};
   bool is_for_host = false;  ///< the numbers go to host memory: select() of any executor reads them there
-  /// Of all rows, for graphs that read target and weights as the columns behind the others: select() gives the data
-  /// themselves if these are there already, or else always the same copy.
-  bool is_for_graphs = false;
 
   std::size_t rows() const noexcept;
   /// How many fields of the other one, from the first column on, are copied.

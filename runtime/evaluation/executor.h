@@ -35,7 +35,6 @@ struct Task {
   std::uint64_t device_out = 0;          ///< predictions in the memory of the executor's GPU; 0: not there
   Deadline deadline = {};                ///< of the work, and of making code for it
   bool is_awaited = false;               ///< the caller finishes the flight at once; parameters are borrowed until then
-  bool only_prepares = false;            ///< makes code and memory ready, and evaluates nothing
 };
 
 /// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
@@ -133,7 +132,12 @@ class Executor {
     return {static_cast<double>(tokens)};
   }
 
-  /// Null for a task that only prepares.
+  /// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data`
+  /// itself, or always the same copy.
+  virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
+
+  /// Makes code and memory ready for the task.
+  virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().
   Result<Losses> run(Task task) {

@@ -120,7 +120,7 @@ class GraphFilter {
 /// What to make graphs or code of, for which tier, and until when. What it refers to must outlive the work.
 struct CompileOrder {
   const ProgramSource& source;
-  std::span<const std::uint32_t> range = {};  ///< numbers of expressions, ascending
+  std::span<const std::uint32_t> range = {};  ///< numbers of expressions; ascending, but where one graph is made of all
   Tier tier = Tier::kAuto;
   Deadline deadline = {};
   GraphFilter* filter = nullptr;  ///< that graphs pass; null: none

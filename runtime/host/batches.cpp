@@ -45,6 +45,12 @@ struct HostBatches::Draft {
   }
 };
 
+HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order, const std::vector<Range>& ranges)
+    : jit_(std::move(jit)) {
+  make(order, ranges);
+  link();
+}
+
 void HostBatches::make(const CompileOrder& order, const std::vector<Range>& ranges) {
   info_.tier = order.tier;
   info_.nodes_before = order.source.tokens;

@@ -33,16 +33,12 @@ struct HostBatch {
   bool contiguous() const noexcept { return outputs.back() - outputs.front() + 1 == outputs.size(); }
 };
 
-/// Batches with their handlers and parameter table. Immutable once HostExecutor::compileOnCpu() has made it.
+/// Batches with their handlers and parameter table. Immutable.
 class HostBatches final : public ProgramCode {
  public:
-  explicit HostBatches(std::shared_ptr<HostJit> jit) : jit_(std::move(jit)) {}
-
-  /// Runs the passes for these ranges, and encodes or compiles their graphs, in parallel on the calling thread's arena.
-  /// Throws OutOfMemory, std::bad_alloc, or an ErrorException if the deadline is over.
-  void make(const CompileOrder& order, const std::vector<Range>& ranges);
-  /// Then finds the handlers that the programs use. Batches without handlers become failures.
-  void link();
+  /// Runs the passes for these ranges, encodes or compiles their graphs, in parallel on the calling thread's arena, and
+  /// links the handlers. Throws OutOfMemory, std::bad_alloc, or an ErrorException if the deadline is over.
+  HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order, const std::vector<Range>& ranges);
 
   ProgramStatus status() const override;
   std::span<const HostBatch> batches() const noexcept { return batches_; }
@@ -56,7 +52,10 @@ class HostBatches final : public ProgramCode {
 
  private:
   struct Draft;
+  void make(const CompileOrder& order, const std::vector<Range>& ranges);
   void take(Draft& draft, const ProgramSource& source);
+  /// Finds the handlers that the programs use. Batches without handlers become failures.
+  void link();
 
   const Stopwatch watch_;
   std::shared_ptr<HostJit> jit_;

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/host/batches.h"
@@ -75,7 +77,6 @@ class HostExecutor final : public Executor {
   MadeData upload(const DataView& data) override { return constant(Dataset::State::create(data, jit_->precision())); }
   MadeData adopt(const DeviceDataView&) override { return onGpu("columns"); }
   MadeData select(const Dataset& data, const Selection& selection) override {
-    if (selection.is_for_graphs) return data.handle();
     return constant(selectOnHost(data.state(), selection));
   }
   Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix&, std::size_t, std::uint64_t) override {
@@ -90,29 +91,27 @@ class HostExecutor final : public Executor {
     compileOnCpu(state, options, deadline);
   }
 
-  Result<std::unique_ptr<Flight>> start(Task task) override {
-    if (!task.only_prepares) {
-      return flightOf(arena_, std::move(task),
-                      [this](const Task& own) { return arena_.execute([&] { return evaluateOnCpu(own); }); });
-    }
-    if (!task.loss) return std::unique_ptr<Flight>();
+  Status prepare(const Task& task) override {
+    if (!task.loss) return okStatus();
     const auto kernel = jit_->loss(lossSpecOf(task));
-    if (!kernel) return kernel.error();
-    return std::unique_ptr<Flight>();
+    return kernel ? okStatus() : Status(kernel.error());
+  }
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    return flightOf(arena_, std::move(task),
+                    [this](const Task& own) { return arena_.execute([&] { return evaluateOnCpu(own); }); });
   }
 
  private:
   void compileOnCpu(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
     const ProgramSource& source = *state.source;
-    const Tier tier = chooseTier(state.info.tier, source, options);
+    // Also of a program whose code cannot be made.
+    const Tier tier = state.info.tier = chooseTier(state.info.tier, source, options);
     TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
-    const auto code = std::make_shared<HostBatches>(jit_);
-    arena_.execute([&] {
-      code->make({.source = source, .tier = tier, .deadline = deadline}, rangesForHost(source, tier));
-      code->link();
-    });
+    const CompileOrder order{.source = source, .tier = tier, .deadline = deadline};
+    const auto code =
+        arena_.execute([&] { return std::make_shared<HostBatches>(jit_, order, rangesForHost(source, tier)); });
     state.failures = code->failures();
     state.info = code->info();
     state.code = code;

@@ -1,6 +1,8 @@
 // Turns internal exceptions into errors of the public interface.
 #pragma once
 
+#include <cxxabi.h>
+
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -30,6 +32,8 @@ auto guarded(Body&& body) -> decltype(body()) {
       return Error{Errc::kMachine, "out of memory: more bytes wanted than there are addresses", {}};
     } catch (const std::exception& failure) {
       return Error{Errc::kMachine, failure.what(), {}};
+    } catch (const abi::__forced_unwind&) {  // the thread is cancelled
+      throw;
     } catch (...) {
       return Error{Errc::kMachine, "an exception of another type", {}};
     }

@@ -161,8 +161,25 @@ class PoolExecutor final : public Executor {
   }
 
   MadeData select(const Dataset& data, const Selection& selection) override {
-    if (selection.is_for_graphs) return withTargetBehind(data, selection);
     return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
+  }
+
+  Result<Dataset> withTargetBehind(const Dataset& data) override {
+    const Dataset::State& state = data.state();
+    const std::lock_guard lock(state.copy_mutex);
+    if (state.copy_with_target == nullptr) {
+      MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
+        Result<Dataset> made = executor.withTargetBehind(own);
+        if (!made) return std::move(made).error();
+        return made->handle();
+      });
+      if (!behind) return std::move(behind).error();
+      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data;
+      // A device may have failed only this once: the next call asks it again.
+      if (devicesWith(**behind) != devicesWith(state)) return Dataset(std::move(*behind));
+      state.copy_with_target = std::move(*behind);
+    }
+    return Dataset(state.copy_with_target);
   }
 
   Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
@@ -203,16 +220,28 @@ class PoolExecutor final : public Executor {
 
   // About the share of a device.
   Estimate estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const override {
+    if (options.data == nullptr) return {};
     const Result<DeviceNumbers> devices = devicesOf(*options.data);
     if (!devices) return {};
     const Dataset own(replicaOn(options.data->state(), devices->front()));
     CompileOptions for_device = options;
     for_device.data = &own;
-    return devices_[devices->front()].estimate(expressions / devices->size(), tokens / devices->size(), for_device);
+    return devices_[devices->front()].estimate(ceilDivide(expressions, devices->size()),
+                                               ceilDivide(tokens, devices->size()), for_device);
   }
 
+  Status prepare(const Task& task) override {
+    Result<DeviceNumbers> devices = devicesOf(task.data);
+    if (!devices) return std::move(devices).error();
+    return arena_.execute([&] {
+      return devices_.retry(*devices, [&] {
+        return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
+          return executor.prepare(share.of(task));
+        });
+      });
+    });
+  }
   Result<std::unique_ptr<Flight>> start(Task task) override {
-    if (task.only_prepares) return prepare(task);
     if (!task.loss) {
       return flightOf(arena_, std::move(task), [this](const Task& own) { return evaluate(own); });
     }
@@ -230,38 +259,6 @@ class PoolExecutor final : public Executor {
   std::vector<std::string> notices() const override { return devices_.notices(); }
 
  private:
-  MadeData withTargetBehind(const Dataset& data, const Selection& selection) {
-    const Dataset::State& state = data.state();
-    const std::lock_guard lock(state.copy_mutex);
-    if (state.copy_with_target == nullptr) {
-      MadeData behind =
-          onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
-      if (!behind) return behind;
-      if (std::ranges::equal(replicasOf(**behind), replicasOf(state))) return data.handle();
-      // A device may have failed only this once: the next call asks it again.
-      if (devicesWith(**behind) != devicesWith(state)) return behind;
-      state.copy_with_target = std::move(*behind);
-    }
-    return state.copy_with_target;
-  }
-
-  Result<std::unique_ptr<Flight>> prepare(const Task& task) {
-    Result<DeviceNumbers> devices = devicesOf(task.data);
-    if (!devices) return std::move(devices).error();
-    const Status prepared = arena_.execute([&] {
-      return devices_.retry(*devices, [&] {
-        return onShares(devices_, task, *devices, [&](std::size_t, const PoolShare& share, Executor& executor) {
-          Task own = share.of(task);
-          own.only_prepares = true;
-          const auto done = executor.start(std::move(own));
-          return done ? okStatus() : Status(done.error());
-        });
-      });
-    });
-    if (!prepared) return prepared.error();
-    return std::unique_ptr<Flight>();
-  }
-
   /// Predictions.
   Result<Losses> evaluate(const Task& task) {
     Result<DeviceNumbers> devices = devicesOf(task.data);

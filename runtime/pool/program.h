@@ -93,10 +93,10 @@ class PoolDevices {
   std::optional<Error> last_;  ///< with which the last device was lost
 };
 
-/// Divides the expressions into adjacent ones for devices that take this many seconds per token, all above 0: device i
-/// gets those from the i-th number to the next, so that all devices take about as long. Code of outputs counts as
+/// Divides the expressions into adjacent ones for devices that take this many seconds for all of them, above 0: device
+/// i gets those from the i-th number to the next, so that all devices take about as long. Code of outputs counts as
 /// ProgramSource::lengthFactor() has it. One number more than there are devices, ascending.
-std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::span<const double> seconds_per_token);
+std::vector<std::size_t> divideExpressions(const ProgramSource& source, std::span<const double> seconds_of_all);
 
 /// Adjacent expressions of a program, as a program of one device. The numbers are those of its first expression, output
 /// and parameter in the whole program.

@@ -68,6 +68,7 @@ class DeviceExecutor final : public Executor {
 
   MadeData adopt(const DeviceDataView& view) override;
   MadeData select(const Dataset& data, const Selection& selection) override;
+  Result<Dataset> withTargetBehind(const Dataset& data) override;
   Result<AlignedBuffer> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                               std::uint64_t stream) override;
 
@@ -86,8 +87,8 @@ class DeviceExecutor final : public Executor {
     return estimate;
   }
 
+  Status prepare(const Task& task) override;
   Result<std::unique_ptr<Flight>> start(Task task) override {
-    if (task.only_prepares) return prepare(task);
     if (task.loss) return evaluateOnGpu(std::move(task));
     return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
@@ -107,7 +108,6 @@ class DeviceExecutor final : public Executor {
     deviceProgramOf(task.program.state()).keepRun(idle_, std::move(run));
   }
 
-  MadeData withTargetBehind(const Dataset& data, const std::vector<RowRun>& all_rows);
   std::shared_ptr<GraphFilter> filterFor(const Program::State& program, const CompileOptions& options);
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
@@ -125,7 +125,6 @@ class DeviceExecutor final : public Executor {
     return state;
   }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
-  Result<std::unique_ptr<Flight>> prepare(const Task& task);
   Result<std::unique_ptr<Flight>> evaluateOnGpu(Task task);
   Result<Losses> predict(const Task& task);
   void recordRunTime(const Task& task, const DeviceRun& run);
@@ -207,7 +206,6 @@ MadeData DeviceExecutor::adopt(const DeviceDataView& view) {
 }
 
 MadeData DeviceExecutor::select(const Dataset& data, const Selection& selection) {
-  if (selection.is_for_graphs) return withTargetBehind(data, selection.runs);
   const CurrentContext current(*cuda_);
   // Data that have no memory of the device are streamed, from host memory.
   const std::size_t bytes = selection.is_for_host ? 0 : budget(kShareForData);
@@ -216,16 +214,16 @@ MadeData DeviceExecutor::select(const Dataset& data, const Selection& selection)
   return withSpareColumns(std::move(*state));
 }
 
-MadeData DeviceExecutor::withTargetBehind(const Dataset& data, const std::vector<RowRun>& all_rows) {
+Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   const Dataset::State& state = data.state();
-  if (deviceDataOf(state).hasTargetBehind(state.columns)) return data.handle();
+  if (deviceDataOf(state).hasTargetBehind(state.columns)) return data;
   const std::lock_guard lock(state.copy_mutex);
   if (state.copy_with_target == nullptr) {
-    MadeData copied = select(data, {.runs = all_rows});
-    if (!copied) return copied;
+    MadeData copied = select(data, {.runs = {{0, state.rows}}});
+    if (!copied) return std::move(copied).error();
     state.copy_with_target = std::move(*copied);
   }
-  return state.copy_with_target;
+  return Dataset(state.copy_with_target);
 }
 
 Result<AlignedBuffer> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
@@ -324,12 +322,12 @@ Result<Losses> DeviceExecutor::predict(const Task& task) {
   return losses;
 }
 
-Result<std::unique_ptr<Flight>> DeviceExecutor::prepare(const Task& task) {
+Status DeviceExecutor::prepare(const Task& task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, false);
   if (!run) return std::move(run).error();
   keepRun(task, std::move(*run));
-  return std::unique_ptr<Flight>();
+  return okStatus();
 }
 
 // A loss. The flight waits for its sums, and computes the losses of them.

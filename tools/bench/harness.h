@@ -7,7 +7,7 @@
 //
 // Types: a scenario gets a Bench, the options of the run with the scenario's deadline, and gives samples to its Report
 // as figures. A figure is one metric of a Subject; samples of times are in seconds, of rates per second.
-// Data and populations are in work.h; a failed measurement throws BenchFailure (failure.h) or CudaFailure.
+// Data and populations are in work.h; a failed measurement throws BenchFailure (designs/baseline.h) or CudaFailure.
 #pragma once
 
 #include <functional>

@@ -132,7 +132,7 @@ def adapter(engine):
     assert losses[0].tobytes() == losses[1].tobytes()
 
 
-srjit._ranks._CHUNK, srjit._ranks._SMALL = 1000, 500  # data in several pieces, and arrays in either place
+srjit._ranks._CHUNK = 1000  # data in several pieces
 with srjit.mpi.Engine("cpu", "f64", root=int(sys.argv[1])) as engine, srjit.mpi.Engine(
         "cpu", "f32", root=int(sys.argv[1])) as other:
     if engine.is_root:

@@ -287,7 +287,10 @@ void ChunkEncoder::finish() {
 void ChunkEncoder::encode(std::span<const std::uint32_t> chosen, std::size_t from) {
   const std::size_t size =
       std::clamp(chosen.size() / (std::size_t{4} * order_.threads) + 1, kLeastOfChunk, kMostOfChunk);
-  std::vector<std::array<std::size_t, 3>> parts;  // first, last, section
+  struct Part {
+    std::size_t first, last, section;
+  };
+  std::vector<Part> parts;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     for (std::size_t first = std::max(sections_[s].first, from); first < sections_[s].last; first += size) {
       parts.push_back({first, std::min(first + size, sections_[s].last), s});

@@ -164,7 +164,7 @@ TEST(DirectQuotientsOfTwoWays, AreRoundedCorrectlyAtTheEndsOfTheRange) {
 /// Instructions of an operator where no lane is rare: those around what its branch skips.
 std::size_t lengthOfShortWay(Op op) {
   direct::Code code;
-  direct::Builder builder(code, Math::kStrict, Precision::kF32, true);
+  direct::Builder builder(code, Math::kStrict, Precision::kF32, direct::Quotients::kTwoWays);
   std::array<direct::Value, kMaxArity> operands;
   for (direct::Value& operand : operands) operand = direct::Value(code.newValues(), builder);
   builder.apply(op, operands);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -170,11 +171,15 @@ TEST(FitAccuracy, RefinedFitsHaveTheSameBitsInEveryTierAndForAnyThreads) {
   }
 }
 
-TEST(FitAccuracy, RefinementObeysTheLimitOfPasses) {
+TEST(FitAccuracy, RefinementObeysTheLimitOfPassesAndTheStop) {
   const Points points = pointsOf(1990, 2020, trend, 0.09);
   for (const unsigned most : {1U, 2U, 3U, 4U}) {
     EXPECT_LE(fitted(engineOf(Precision::kF32), points, polynomial(3), {.iterations = most}).iterations[0], most);
   }
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_EQ(fitted(engineOf(Precision::kF32), points, polynomial(3), {.stop = source.get_token()}).statuses[0],
+            FitStatus::kCancelled);
 }
 
 // Weights are those of normal equations: 0 leaves a row out. So does a row that is not finite, under kSkip.

@@ -171,6 +171,22 @@ TEST_P(ScaledLosses, DoNotDependOnTheBatch) {
   expectSameLosses(std::move(pending).result().value(), expected, "submitted");
 }
 
+TEST_P(ScaledLosses, OfAPopulationAreThoseOfItsProgram) {
+  const Engine cpu = cpuEngine(GetParam());
+  FakeMachine machine({.lag = true});
+  machine.population_parts = 3;
+  const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
+  const Workload w = manyUnits(150, 1, offsets().back(), false);
+  TokenArrays arrays;
+  for (const Expression& expression : w.expressions) arrays.addPostfix(expression);
+  const LossOptions options{LossKind::kScaledNmse, NanPolicy::kReject};
+  const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);
+  expectSameLosses(cpu.loss(arrays.view(), cpu.upload(w.view()).value(), w.parameters, options).value(), expected,
+                   "CPU");
+  expectSameLosses(gpu.loss(arrays.view(), gpu.upload(w.view()).value(), w.parameters, options).value(), expected,
+                   "three parts");
+}
+
 // As a search evaluates: y = a - k b, where b alone explains all but 1 / k^2.
 TEST_P(ScaledLosses, TellALawFromItsLargestTerm) {
   for (const double k : {20.0, 100.0, 200.0}) {

@@ -10,7 +10,7 @@ namespace srjit {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Processor, Machines, inSingle(kProcessor, kSubmitted), nameOfMachine);
-INSTANTIATE_TEST_SUITE_P(InDouble, Machines, inDouble(kProcessor, kC, kTwoGpus), nameOfMachine);
+INSTANTIATE_TEST_SUITE_P(InDouble, Machines, inDouble(kProcessor, kC, kSubmittedThroughC, kTwoGpus), nameOfMachine);
 INSTANTIATE_TEST_SUITE_P(Gpu, Machines, inSingle(kOneGpu), nameOfMachine);
 INSTANTIATE_TEST_SUITE_P(GpuInDouble, Machines, inDouble(kOneGpu), nameOfMachine);
 INSTANTIATE_TEST_SUITE_P(SubmittedToGpu, Machines, inSingle(kSubmittedToGpu), nameOfMachine);

@@ -1,4 +1,4 @@
-// Groups of expressions that are compiled together: bounded lengths, order, and expressions that are too long.
+// Ranges of expressions that are compiled together: bounded lengths, order, and expressions that are too long.
 #include "runtime/evaluation/ranges.h"
 
 #include <numeric>
