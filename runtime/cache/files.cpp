@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <pwd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -148,8 +149,15 @@ void resizeAtOnce(std::vector<std::byte>& bytes, std::size_t size) {
 int writeAll(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t done = ::write(file, bytes.data(), bytes.size());
-    if (done < 0 && errno != EINTR) return errno;
-    if (done > 0) bytes.remove_prefix(static_cast<std::size_t>(done));
+    if (done == 0) return EIO;
+    if (done > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(done));
+    } else if (errno == EAGAIN) {  // a pipe that somebody made non-blocking
+      pollfd waiting{file, POLLOUT, 0};
+      poll(&waiting, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
   }
   return 0;
 }

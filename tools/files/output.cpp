@@ -1,7 +1,6 @@
 #include "tools/files/output.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include <llvm/Support/Signals.h>
 
 #include "compiler/lowering/llvm_scope.h"
+#include "runtime/cache/files.h"
 #include "tools/files/read.h"
 #include "tools/report.h"
 
@@ -35,23 +35,6 @@ constexpr std::size_t kBuffer = 1 << 20;
 Error cannotWrite(const std::string& path, int number) {
   const std::string name = path == "-" ? "standard output" : displayName(path);
   return {Errc::kIo, fmt::format("cannot write {}: {}", name, std::strerror(number)), {}};
-}
-
-/// Writes all of `bytes`; 0 or errno.
-int writeAll(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(file, bytes.data(), bytes.size());
-    if (done == 0) return EIO;
-    if (done > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(done));
-    } else if (errno == EAGAIN) {  // a pipe that somebody made non-blocking
-      pollfd waiting{file, POLLOUT, 0};
-      poll(&waiting, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
 }
 
 /// Makes signals remove the file of this name. LLVM's handlers would take the place of signals that are ignored, such
