@@ -83,8 +83,9 @@ TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
   ExpressionGenerator generator = expressionsOfAllOperators(72);
   const Pipeline pipeline = Pipeline::standard(math());
   for (const std::size_t count : {1, 2, 50, 300}) {
-    std::vector<Expression> batch = generator.batch(count);
-    batch.insert(batch.end(), batch.rbegin(), batch.rend());  // all of them twice, in two orders
+    const std::vector<Expression> some = generator.batch(count);
+    std::vector<Expression> batch = some;  // all of them twice, in two orders
+    batch.insert(batch.end(), some.rbegin(), some.rend());
     BatchOptimizer optimizer(precision(), math());
     const Dag made = graphBy(optimizer, batch);
     ASSERT_EQ(made, pipeline.run(Dag::fromExpressions(batch, precision()), {math()})) << count;
