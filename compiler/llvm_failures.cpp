@@ -13,11 +13,11 @@ namespace {
 
 constexpr const char* kNoMemory = "out of memory";
 
-LlvmFailureHandler chosen = nullptr;
+LlvmFailureHandler chosen_handler = nullptr;
 std::new_handler previous = nullptr;
 
 [[noreturn]] void end(const char* reason) {
-  chosen(reason);
+  chosen_handler(reason);
   std::abort();
 }
 
@@ -40,7 +40,7 @@ void onNoMemory() {
 }  // namespace
 
 void endWhereLlvmFails(LlvmFailureHandler handler) {
-  chosen = handler;
+  chosen_handler = handler;
   llvm::install_fatal_error_handler(onFatalError);
   llvm::install_bad_alloc_error_handler(onBadAlloc);
   previous = std::set_new_handler(onNoMemory);
