@@ -43,13 +43,8 @@ constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 class DirectMaker {
  public:
   DirectMaker(KernelStore& store, const CompileOrder& order, const Graphs& graphs, const KernelKind& kind,
-              DirectOptions shape, const std::atomic<bool>& cancelled)
-      : store_(store),
-        order_(order),
-        source_(order.source),
-        graphs_(graphs),
-        cancelled_(cancelled),
-        options_(std::move(shape)) {
+              const DirectOptions& shape, const std::atomic<bool>& cancelled)
+      : store_(store), order_(order), source_(order.source), graphs_(graphs), cancelled_(cancelled), options_(shape) {
     options_.architecture = store.queue().cuda->limits().capability;
     options_.precision = source_.precision;
     options_.math = source_.math;
