@@ -9,64 +9,19 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "ir/error.h"
 #include "ir/expression.h"
-#include "ir/op.h"
+#include "ir/expression_view.h"
+#include "ir/token_codes.h"
 
 namespace srjit {
-
-/// The code of a token whose value is in the array of constants.
-inline constexpr std::int32_t kConstantCode = 0;
-/// The code of parameter 0.
-inline constexpr std::int32_t kFirstParameterCode = -(1 << 30);
-/// The code of variable `index`, at most Expression::kMaxIndex: -1, -2, ...
-constexpr std::int32_t variableCode(std::uint32_t index) noexcept { return -1 - static_cast<std::int32_t>(index); }
-/// The code of parameter `index`, at most Expression::kMaxIndex: kFirstParameterCode, kFirstParameterCode - 1, ...
-constexpr std::int32_t parameterCode(std::uint32_t index) noexcept {
-  return kFirstParameterCode - static_cast<std::int32_t>(index);
-}
-/// The code of an operator (op_codes.def): positive, and the same in every version of the library.
-std::int32_t codeOf(Op op) noexcept;
-/// The operator of a code; nothing for a code that no operator has.
-std::optional<Op> opOfCode(std::int32_t code) noexcept;
-
-/// By code: the operators of codes that operators have.
-extern const std::array<Op, kMostOps> kOpsByCode;
-/// Of the code of a variable or parameter, which of the two, and its index.
-constexpr bool isParameterCode(std::int32_t code) noexcept { return code <= kFirstParameterCode; }
-constexpr std::uint32_t indexOfCode(std::int32_t code) noexcept {
-  return static_cast<std::uint32_t>((isParameterCode(code) ? kFirstParameterCode : -1) - code);
-}
-/// The token of a valid code that is not kConstantCode.
-inline Token tokenOf(std::int32_t code) noexcept {
-  if (code > 0) return Token::operation(kOpsByCode[static_cast<std::size_t>(code)]);
-  const std::uint32_t index = indexOfCode(code);
-  return isParameterCode(code) ? Token::parameter(index) : Token::variable(index);
-}
-/// The other way: the code of a token.
-inline std::int32_t codeOf(const Token& token) noexcept {
-  switch (token.kind) {
-    case Token::Kind::kConstant:
-      return kConstantCode;
-    case Token::Kind::kVariable:
-      return variableCode(token.index);
-    case Token::Kind::kParameter:
-      return parameterCode(token.index);
-    case Token::Kind::kOp:
-      return codeOf(token.op);
-  }
-  __builtin_unreachable();
-}
 
 /// The order of the tokens of an expression.
 enum class Notation : std::uint8_t {
@@ -88,58 +43,6 @@ struct PopulationView {
 /// Checks the arrays as a whole. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
 /// the last token, and another number of constants than tokens. Parts of a population need no check of their own.
 Status checkArrays(const PopulationView& population);
-
-/// An expression of a Population: valid postfix tokens. Borrowed from the population.
-class ExpressionView {
- public:
-  /// Reads tokens in order.
-  class Iterator {
-   public:
-    using value_type = Token;
-    using difference_type = std::ptrdiff_t;
-
-    Iterator() = default;
-    Iterator(const std::int32_t* code, const double* constant) : code_(code), constant_(constant) {}
-    Token operator*() const noexcept { return *code_ == kConstantCode ? Token::constant(*constant_) : tokenOf(*code_); }
-    Iterator& operator++() noexcept {
-      constant_ += *code_ == kConstantCode ? 1 : 0;
-      ++code_;
-      return *this;
-    }
-    Iterator operator++(int) noexcept {
-      const Iterator before = *this;
-      ++*this;
-      return before;
-    }
-    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.code_ == b.code_; }
-
-   private:
-    const std::int32_t* code_ = nullptr;
-    const double* constant_ = nullptr;
-  };
-
-  /// `constants` are those of its tokens that are constants, in order.
-  ExpressionView(std::span<const std::int32_t> codes, std::span<const double> constants, std::uint32_t variables,
-                 std::uint32_t parameters)
-      : codes_(codes), constants_(constants), variables_(variables), parameters_(parameters) {}
-
-  std::size_t size() const noexcept { return codes_.size(); }
-  Iterator begin() const noexcept { return {codes_.data(), constants_.data()}; }
-  Iterator end() const noexcept { return {codes_.data() + codes_.size(), nullptr}; }
-  std::span<const std::int32_t> codes() const noexcept { return codes_; }
-  std::span<const double> constants() const noexcept { return constants_; }
-
-  /// As those of Expression.
-  std::uint32_t variableCount() const noexcept { return variables_; }
-  std::uint32_t parameterCount() const noexcept { return parameters_; }
-
-  Expression expression() const;
-
- private:
-  std::span<const std::int32_t> codes_;
-  std::span<const double> constants_;
-  std::uint32_t variables_, parameters_;
-};
 
 /// Expressions that are valid. Its memory is in blocks, so that several threads fill it. Adding an expression, which
 /// must not be one of this population, invalidates views of the last block. A copy shares the memory until either of

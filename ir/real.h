@@ -93,7 +93,7 @@ std::array<T, kCount> rarely(bool is_rare, const std::array<T, kCount>& usual, c
   return is_rare ? rare() : usual;
 }
 
-/// A word of a number, as ir/domain.def has it.
+/// A word of a number, as ir/functions/domain.def has it.
 struct Word {
   std::uint32_t bits;
   Word(std::int32_t value) : bits(static_cast<std::uint32_t>(value)) {}

@@ -63,7 +63,7 @@ class Word {
   std::uint32_t bits_;          ///< of the literal, or an id
 };
 
-#include "ir/domain.def"
+#include "ir/functions/domain.def"
 
 struct NumberOpcodes;
 

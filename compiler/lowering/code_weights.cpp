@@ -44,7 +44,7 @@ Weight add(unsigned instructions) {
   return 0.0;
 }
 
-// As in ir/domain.def. A change of sign is part of the instruction that reads the number, and so are words.
+// As in ir/functions/domain.def. A change of sign is part of the instruction that reads the number, and so are words.
 Weight operator+(Weight, Weight) { return add(1); }
 Weight operator-(Weight, Weight) { return add(1); }
 Weight operator*(Weight, Weight) { return add(1); }

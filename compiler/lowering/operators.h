@@ -56,7 +56,7 @@ class Word {
   std::int32_t literal_ = 0;
 };
 
-#include "ir/domain.def"
+#include "ir/functions/domain.def"
 
 /// The scalar type of a precision.
 llvm::Type* elementTypeOf(Precision precision, llvm::LLVMContext& context);
@@ -105,7 +105,7 @@ class Lowering {
   Word lowerWord(const Value& x);
   Value withWords(const Word& upper, const Word& lower);
   Word shiftRight(const Word& x, int places);
-  /// atMost() of ir/domain.def; `is_least`: atLeast().
+  /// atMost() of ir/functions/domain.def; `is_least`: atLeast().
   Value bounded(const Value& x, double limit, bool is_least);
 
   Value function(Function function, std::span<const Value> arguments);

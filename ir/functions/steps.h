@@ -1,7 +1,7 @@
 // Steps that the programs of elementary functions share. A program is generic in the domain T of its numbers
-// (ir/domain.def) and has one form per precision. All its operations have results that IEEE 754 or integer arithmetic
-// fixes, so it gives the same bits in every domain. No call has two operands that are calls: a compiler may evaluate
-// operands in any order, and a domain emits instructions in that order.
+// (ir/functions/domain.def) and has one form per precision. All its operations have results that IEEE 754 or integer
+// arithmetic fixes, so it gives the same bits in every domain. No call has two operands that are calls: a compiler may
+// evaluate operands in any order, and a domain emits instructions in that order.
 #pragma once
 
 #include <cstddef>

@@ -34,8 +34,8 @@ Graphs directGraphs(const CompileOrder& order);
 
 /// For LLVM: ranges of expressions that share much, without graphs.
 Graphs planKernels(const CompileOrder& order);
-/// Runs the passes for these ranges. A range that passes refuse is divided; an expression that they refuse alone is a
-/// failure. Stops early, with any part of the ranges, once `cancelled`.
+/// Runs the passes for these ranges. A range that passes refuse is divided; an expression that they refuse by itself is
+/// a failure. Stops early, with any part of the ranges, once `cancelled`.
 void addGraphs(Graphs& graphs, const CompileOrder& order, const std::atomic<bool>& cancelled);
 /// The two halves of a range of two expressions or more.
 std::vector<Range> halvesOf(const Range& range);

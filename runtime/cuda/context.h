@@ -79,9 +79,9 @@ class Cuda {
   /// `reclaim` frees memory, of the device and pinned, that is only kept for later use, and waits until that is done.
   /// retrying() calls it, on any thread.
   void setReclaim(std::function<void()> reclaim) const;
-  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees what is
-  /// only kept and calls it a second time: setReclaim()'s, the pool's, and memory freed in the order of the stream
-  /// `freed_in`, which is waited for. Needs a current context. Throws CudaFailure if freeing fails.
+  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees memory
+  /// that is only kept and calls it a second time: setReclaim()'s, the pool's, and memory freed in the order of the
+  /// stream `freed_in`, which is waited for. Needs a current context. Throws CudaFailure if freeing fails.
   template <class Call>
   CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
     const CUresult code = call();

@@ -9,6 +9,7 @@
 #include "runtime/engine/tasks.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
+#include "runtime/evaluation/ranges.h"
 
 namespace srjit {
 namespace {

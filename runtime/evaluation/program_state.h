@@ -133,10 +133,6 @@ struct CompileOrder {
   }
 };
 
-/// Divides a population, which checkArrays() accepts, into adjacent expressions of about as many tokens each: at most
-/// `count` parts, and at least one. A part has no offset before its own. Borrowed from the population.
-std::vector<PopulationView> divide(const PopulationView& population, std::size_t count);
-
 /// The code of a program for one kind of machine. The executor that made the code knows its class. Thread-safe.
 class ProgramCode {
  public:

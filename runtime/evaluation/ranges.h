@@ -52,4 +52,8 @@ Result<Dag> graphOf(const CompileOrder& order);
 using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
 void graphsOf(const CompileOrder& order, const TakeDag& take);
 
+/// Divides a population, which checkArrays() accepts, into adjacent expressions of about as many tokens each: at most
+/// `count` parts, and at least one. A part has no offset before its own. Borrowed from the population.
+std::vector<PopulationView> divide(const PopulationView& population, std::size_t count);
+
 }  // namespace srjit

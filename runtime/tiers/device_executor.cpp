@@ -94,6 +94,7 @@ class DeviceExecutor final : public Executor {
   }
   CacheStats cacheStats() const override { return store_->cache()->stats(); }
 
+  bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
   bool isLost() const override;
 
  private:

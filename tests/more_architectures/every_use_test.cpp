@@ -1,5 +1,5 @@
 // A new architecture needs only a row of architectures.def: here a second table adds one, and whatever depends on an
-// architecture must know it. The source that reads the table is compiled for this program alone (CMakeLists.txt), as if
+// architecture must know it. The source that reads the table is compiled only for this program (CMakeLists.txt), as if
 // architectures.def had the row.
 #include <algorithm>
 #include <string>

@@ -78,7 +78,7 @@ TEST_P(Optimizer, TakesAnyDepth) {
   EXPECT_GT(graphBy(optimizer, std::vector{Expression::create(std::move(tokens)).value()}).size(), 400'000U);
 }
 
-// In which each expression is what it is alone.
+// Each of its expressions has the graph that it has in a batch of its own.
 TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
   ExpressionGenerator generator = expressionsOfAllOperators(72);
   const Pipeline pipeline = Pipeline::standard(math());

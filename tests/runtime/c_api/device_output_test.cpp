@@ -84,7 +84,7 @@ class CInterfaceDeviceOutput : public ::testing::Test {
 };
 
 // The shape does not matter, nor which of the two strides is that of adjacent numbers. The caller's stream may still
-// use the memory for what was there before.
+// use the memory for earlier results.
 TEST_F(CInterfaceDeviceOutput, HasPredictions) {
   const auto cuda = Cuda::open(machine_.driver.load().value(), 0).value();
   const CurrentContext current(*cuda);

@@ -1,4 +1,4 @@
-// Which share of a population a device encodes: by costs, and by what was measured.
+// Which share of a population a device encodes: by costs, and by measured times.
 #include "runtime/code/kernel_store.h"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Division of a population, and the order of the steps of its parts.
-#include "runtime/evaluation/program_state.h"
+#include "runtime/evaluation/ranges.h"
 
 #include <string>
 

@@ -144,7 +144,7 @@ TEST_P(MachineMemory, TakesJacobiansAndSeveralVectors) {
   expectSameBits(memory.numbers(), doubled(predict(cpu_, w, Tier::kInterpret)), w.rows(), "two vectors");
 }
 
-// The caller's stream may still use the memory for what was there before.
+// The caller's stream may still use the memory for earlier results.
 TEST_P(MachineMemory, IsWrittenAfterTheCallersStream) {
   const std::vector<double> column = {1, 2, 3};
   const Dataset data = engine_.upload({.columns = {column}}).value();

@@ -72,7 +72,7 @@ TEST(ManyUploads, ReachEachDeviceOnce) {
 }
 
 // Neither device's numbers are copied before the copy to the other has begun. An engine takes no more threads than the
-// machine has, so there are two devices alone.
+// machine has, so there are only two devices.
 TEST(ManyUploads, GoToBothDevicesAtOnce) {
   if (tbb::this_task_arena::max_concurrency() < 2) GTEST_SKIP() << "one processor";
   const Workload w = arithmeticWorkload(31, 40, 300, Precision::kF32, true);

@@ -234,7 +234,7 @@ TEST(DeviceEncoding, StagesTheColumnsThatAreUsed) {
   Workload w = Workload::random(options, kEncoded, 33, Spread::kSpecial, Precision::kF32);
   Random random(9);
   w.columns = randomColumns(random, 5, 33, Spread::kSpecial, Precision::kF32);
-  // Nobody reads x1, and x4 is read at the end alone, by the host.
+  // Nobody reads x1, and only the host reads x4, at the end.
   for (std::size_t e = 0; e < w.expressions.size(); ++e) {
     std::vector<Token> tokens(w.expressions[e].tokens().begin(), w.expressions[e].tokens().end());
     for (Token& token : tokens) {

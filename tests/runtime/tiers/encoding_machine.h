@@ -29,7 +29,7 @@ inline void drawParameters(Workload& w, Precision precision) {
 }
 
 /// Short expressions, and some long ones, which the device leaves to the host.
-/// Few rows, since what is encoded does not depend on them, and the model of a GPU takes its time.
+/// Few rows, since tokens do not depend on them, and the model of a GPU takes its time.
 inline Workload populationOf(std::size_t count, Precision precision = Precision::kF32, std::size_t rows = 4) {
   GeneratorOptions options = *findPopulation("small", 5);
   options.special_probability = 0.1;
