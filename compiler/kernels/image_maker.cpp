@@ -100,12 +100,16 @@ class LlvmImageMaker final : public ImageMaker {
 
 }  // namespace
 
+std::string buildIdentity() {
+  return fmt::format("sr-jit {} {}; LLVM {} on {}", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING, LLVM_HOST_TRIPLE);
+}
+
 std::string compilerIdentity() {
   static const std::string identity = [] {
     const Toolkit& toolkit = findToolkit();
     const bool links = assemblerName().starts_with("nvJitLink");
-    return fmt::format("sr-jit {} {}; LLVM {}; assembler {} ({})", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING,
-                       assemblerName(), stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
+    return fmt::format("{}; assembler {} ({})", buildIdentity(), assemblerName(),
+                       stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
   }();
   return identity;
 }
