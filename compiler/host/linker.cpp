@@ -1,7 +1,5 @@
 #include "compiler/host/linker.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <string>
 #include <system_error>
@@ -94,9 +92,9 @@ class CodeMemory final : public jitlink::JITLinkMemoryManager {
   char *next_ = nullptr, *end_ = nullptr;  ///< what is free of the last block
 };
 
-/// Address of a function that code calls where the processor has no instruction for an operation; null without one.
+/// Address of a function of libm or libc, which code calls where the processor has no instruction for an operation;
+/// null without one.
 void* libraryFunction(const std::string& name) {
-  if (void* const own = dlsym(RTLD_DEFAULT, name.c_str())) return own;
   const Result<SharedLibrary> library = SharedLibrary::open("libm.so.6");
   return library ? library->find(name.c_str()) : nullptr;
 }

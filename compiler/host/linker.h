@@ -22,7 +22,7 @@ struct LinkedCode {
 };
 
 /// The functions lie side by side: on pages of their own they would begin in the same sets of the processor's caches.
-/// They may call functions of this process and of libm. Errors: kCompile with LLVM's or the system's reason.
+/// They may call functions of libm and libc. Errors: kCompile with LLVM's or the system's reason.
 Result<LinkedCode> linkObjects(std::span<const HostObject> objects);
 
 }  // namespace srjit

@@ -75,7 +75,7 @@ class LlvmImageMaker final : public ImageMaker {
  private:
   static KernelImage asPtx(const std::string& ptx, double seconds) {
     const auto text = std::as_bytes(std::span(ptx.c_str(), ptx.size() + 1));
-    return {.code = {text.begin(), text.end()}, .is_ptx = true, .kernels = {}, .seconds = seconds};
+    return {.code = {text.begin(), text.end()}, .form = ImageForm::kPtx, .kernels = {}, .seconds = seconds};
   }
 
   template <class MakePtx>

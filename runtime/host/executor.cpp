@@ -169,7 +169,8 @@ HostObjects keptIn(std::shared_ptr<KernelCache> cache, const HostTarget& target)
           const Stopwatch watch;
           auto object = make();
           if (!object) return std::move(object).error();
-          return KernelImage{.code = std::move(*object), .kernels = {}, .seconds = watch.seconds()};
+          return KernelImage{
+              .code = std::move(*object), .form = ImageForm::kObject, .kernels = {}, .seconds = watch.seconds()};
         });
         if (!image) return image.error();
         return HostObject(*image, &(*image)->code);
