@@ -48,9 +48,9 @@ Result<TargetMachine> targetMachineFor(const HostTarget& host) {
   builder.setRelocationModel(llvm::Reloc::PIC_);
   builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
   builder.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  llvm::SmallVector<llvm::StringRef, 128> parts;
-  llvm::StringRef(host.features).split(parts, ',', -1, false);
-  builder.addFeatures({parts.begin(), parts.end()});
+  llvm::SmallVector<llvm::StringRef, 128> names;
+  llvm::StringRef(host.features).split(names, ',', -1, false);
+  builder.addFeatures({names.begin(), names.end()});
   auto machine = builder.createTargetMachine();
   if (machine) return std::move(*machine);
   return Error{Errc::kCompile, "cannot generate code for this processor: " + llvm::toString(machine.takeError()), {}};
@@ -59,7 +59,7 @@ Result<TargetMachine> targetMachineFor(const HostTarget& host) {
 using EmitModule = std::function<void(llvm::Module&)>;
 
 /// Runs `emit` on a new module and optimises the result.
-Status build(llvm::Module& module, llvm::TargetMachine& machine, bool optimize, const EmitModule& emit) {
+Status buildModule(llvm::Module& module, llvm::TargetMachine& machine, bool optimize, const EmitModule& emit) {
   module.setDataLayout(machine.createDataLayout());
   module.setTargetTriple(machine.getTargetTriple().str());
   emit(module);
@@ -87,7 +87,7 @@ class ObjectMaker {
       generator_ = std::move(started);
     }
     llvm::Module module("srjit", generator_->context);
-    if (Status built = build(module, *generator_->machine, true, emit); !built) return std::move(built).error();
+    if (Status built = buildModule(module, *generator_->machine, true, emit); !built) return std::move(built).error();
     generator_->bytes.clear();
     generator_->passes.run(module);
     const auto bytes = std::as_bytes(std::span(generator_->bytes.data(), generator_->bytes.size()));
@@ -111,12 +111,12 @@ class ObjectMaker {
 };
 
 /// A function that every program may use.
-struct Part {
+struct SharedFunction {
   std::string title;
   EmitModule emit;
 };
 
-Part partOf(const HandlerKey& key, const HostOptions& options) {
+SharedFunction sharedFunctionOf(const HandlerKey& key, const HostOptions& options) {
   const bool is_move = key.op < 0;
   const auto op = static_cast<Op>(is_move ? 0 : key.op);
   std::vector<std::string_view> operands;
@@ -128,7 +128,7 @@ Part partOf(const HandlerKey& key, const HostOptions& options) {
           [=](llvm::Module& module) { emitHostHandler(module, kHostFunction, key, options); }};
 }
 
-Part partOf(const LossSpec& spec, const HostOptions& options) {
+SharedFunction sharedFunctionOf(const LossSpec& spec, const HostOptions& options) {
   const auto& [term, weighted, skip_invalid] = spec;
   return {fmt::format("{} loss{}{} {} {}", infoOf(term).name, weighted ? " with weights" : "",
                       skip_invalid ? " of valid rows" : "", nameOf(options.precision), nameOf(options.math)),
@@ -178,15 +178,15 @@ struct HostJit::State {
 
   HostOptions options() const { return {precision, math, host.vector_bytes}; }
 
-  /// The functions of the parts, in order; they stay. Precondition: `mutex` is locked, so the calling thread must take
-  /// no other task meanwhile: that might want the lock, too.
-  Result<std::vector<void*>> load(std::span<const Part> parts) {
-    std::vector<std::optional<Result<HostObject>>> found(parts.size());
+  /// Their code, in order; it stays. Precondition: `mutex` is locked. So the calling thread takes no other task
+  /// meanwhile: that might want the lock, too.
+  Result<std::vector<void*>> load(std::span<const SharedFunction> wanted) {
+    std::vector<std::optional<Result<HostObject>>> found(wanted.size());
     tbb::enumerable_thread_specific<ObjectMaker> makers;
     const auto find = [&](std::size_t i) {
-      found[i] = objects(parts[i].title, [&] { return makers.local().make(host, parts[i].emit); });
+      found[i] = objects(wanted[i].title, [&] { return makers.local().make(host, wanted[i].emit); });
     };
-    tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::size_t{0}, parts.size(), find); });
+    tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::size_t{0}, wanted.size(), find); });
     std::vector<HostObject> kept;
     for (std::optional<Result<HostObject>>& object : found) {
       if (!*object) return std::move(*object).error();
@@ -212,7 +212,7 @@ struct HostJit::State {
         emitHostKernel(m, rowsKernelName(i), dags[i], options(), sources.empty() ? nullptr : &sources[i]);
       }
     };
-    if (Status built = build(module, **machine, optimize, emit); !built) return std::move(built).error();
+    if (Status built = buildModule(module, **machine, optimize, emit); !built) return std::move(built).error();
     return print(module, **machine);
   }
 };
@@ -226,18 +226,18 @@ Math HostJit::math() const noexcept { return state_->math; }
 Result<std::vector<HostHandler>> HostJit::handlers(std::span<const HandlerKey> keys) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  std::map<std::uint32_t, Part> missing;
+  std::map<std::uint32_t, SharedFunction> missing;
   for (const HandlerKey& key : keys) {
     const std::uint32_t number = handlerNumber(key);
-    if (state.handlers[number] == nullptr) missing.emplace(number, partOf(key, state.options()));
+    if (state.handlers[number] == nullptr) missing.emplace(number, sharedFunctionOf(key, state.options()));
   }
   if (!missing.empty()) {
-    std::vector<Part> parts;
-    for (auto& [number, part] : missing) parts.push_back(std::move(part));
-    const auto functions = state.load(parts);
-    if (!functions) return functions.error();
-    for (auto function = functions->begin(); const auto& [number, part] : missing) {
-      state.handlers[number] = reinterpret_cast<HostHandler>(*function++);
+    std::vector<SharedFunction> wanted;
+    for (auto& [number, function] : missing) wanted.push_back(std::move(function));
+    const auto code = state.load(wanted);
+    if (!code) return code.error();
+    for (auto place = code->begin(); const auto& [number, function] : missing) {
+      state.handlers[number] = reinterpret_cast<HostHandler>(*place++);
     }
   }
   std::vector<HostHandler> result;
@@ -263,10 +263,10 @@ Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {
   const std::lock_guard lock(state.mutex);
   HostLossKernel& kernel = state.losses[key];
   if (kernel == nullptr) {
-    const Part part = partOf(spec, state.options());
-    const auto functions = state.load({&part, 1});
-    if (!functions) return functions.error();
-    kernel = reinterpret_cast<HostLossKernel>(functions->front());
+    const SharedFunction wanted = sharedFunctionOf(spec, state.options());
+    const auto code = state.load({&wanted, 1});
+    if (!code) return code.error();
+    kernel = reinterpret_cast<HostLossKernel>(code->front());
   }
   return kernel;
 }

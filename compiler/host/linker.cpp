@@ -18,7 +18,7 @@ namespace {
 namespace jitlink = llvm::jitlink;
 using llvm::orc::ExecutorAddr;
 
-llvm::Error fault(const std::string& text) { return llvm::createStringError(llvm::inconvertibleErrorCode(), text); }
+llvm::Error linkFault(const std::string& text) { return llvm::createStringError(llvm::inconvertibleErrorCode(), text); }
 
 Error cannotLink(const std::string& why) { return {Errc::kCompile, "cannot link: " + why, {}}; }
 
@@ -89,7 +89,7 @@ class CodeMemory final : public jitlink::JITLinkMemoryManager {
 
   const std::size_t least_;
   std::vector<llvm::sys::OwningMemoryBlock> blocks_;
-  char *next_ = nullptr, *end_ = nullptr;  ///< what is free of the last block
+  char *next_ = nullptr, *end_ = nullptr;  ///< the free part of the last block
 };
 
 /// Address of a function of libm or libc, which code calls where the processor has no instruction for an operation;
@@ -116,7 +116,7 @@ class Linking final : public jitlink::JITLinkContext {
     jitlink::AsyncLookupResult found;
     for (const auto& [name, flags] : names) {
       void* const address = libraryFunction(name.str());
-      if (address == nullptr) return then->run(fault("libm.so.6 lacks " + name.str()));
+      if (address == nullptr) return then->run(linkFault("libm.so.6 lacks " + name.str()));
       found[name] = {ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
     }
     then->run(std::move(found));
@@ -128,7 +128,7 @@ class Linking final : public jitlink::JITLinkContext {
         outcome_.function = symbol->getAddress().toPtr<void*>();
       }
     }
-    return outcome_.function == nullptr ? fault(std::string("the object lacks ") + kHostFunction)
+    return outcome_.function == nullptr ? linkFault(std::string("the object lacks ") + kHostFunction)
                                         : llvm::Error::success();
   }
 
