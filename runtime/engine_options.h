@@ -102,7 +102,7 @@ struct EngineOptions {
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
   unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all that it may use
-  /// Directory of the disk cache of GPU kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
+  /// Directory of the disk cache of kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
   /// directory.
   std::optional<std::string> cache_directory = {};
   /// Device memory for one data set and for one evaluation's working memory, on each device; larger work is divided

@@ -79,7 +79,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
   app.add_option("--cache-dir", options.engine.cache_directory,
-                 "where kernels of GPUs are kept between runs; '' keeps none")
+                 "where kernels are kept between runs; '' keeps none")
       ->type_name("DIR")
       ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
   addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);

@@ -159,7 +159,7 @@ class Engine:
             (approximate instructions and value-changing rewrites; f32 only).
         tier: ``"auto"``, ``"interpret"``, ``"direct"`` or ``"compile"``: how expressions are executed.
         threads: Threads of the host to use at most; 0: all.
-        cache_dir: Folder of the disk cache of GPU kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
+        cache_dir: Folder of the disk cache of kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
         device_bytes: Device memory for one data set and for the working memory of one evaluation; 0: all that is free.
         subtree_bytes: Device memory per data set for values of recurring subtrees (``data`` of `compile`); 0: none.
         max_nodes: Nodes (tokens) of an expression at most, for untrusted expressions; 0: no limit. More are a
@@ -205,7 +205,7 @@ class Engine:
         return self._engine.notices
 
     def cache_stats(self) -> dict[str, Any]:
-        """Figures of the kernel cache; all 0 for the CPU."""
+        """Figures of the kernel cache."""
         return self._engine.cache_stats()
 
     def upload(self, X: Any, y: Any = None, weights: Any = None, names: Sequence[str] | None = None) -> Dataset:
