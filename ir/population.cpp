@@ -240,13 +240,16 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
 // No branch here depends on the kind of a token: kinds follow each other as if at random, and a branch that is
 // predicted wrongly takes longer than all the rest. Indices are looked at apart, several at a time.
 bool Population::Block::appendIfValid(std::span<const std::int32_t> codes, const double* constants) {
-  std::uint32_t variables = 0, parameters = 0, faults = 0;
+  // The codes of the largest indices are the least.
+  std::int32_t last_variable = 0, last_parameter = 0;
   for (const std::int32_t code : codes) {
-    const std::uint32_t is_index = maskOf(code < 0), is_parameter = maskOf(isParameterCode(code));
-    variables = std::max(variables, codesDownTo(code, variableCode(0)) & is_index & ~is_parameter);
-    parameters = std::max(parameters, codesDownTo(code, kFirstParameterCode) & is_parameter);
-    faults |= maskOf(code == kConstantCode) & maskOf(constants == nullptr);
+    last_variable = std::min(last_variable, code > kFirstParameterCode ? code : 0);
+    last_parameter = std::min(last_parameter, code);
   }
+  const std::uint32_t variables = last_variable < 0 ? codesDownTo(last_variable, variableCode(0)) : 0;
+  const std::uint32_t parameters =
+      isParameterCode(last_parameter) ? codesDownTo(last_parameter, kFirstParameterCode) : 0;
+  std::uint32_t faults = maskOf(constants == nullptr && std::ranges::find(codes, kConstantCode) != codes.end());
   std::int64_t height = 0, least_height = 0;
   for (const std::int32_t code : codes) {
     const auto number = static_cast<std::uint32_t>(std::max(code, 0));  // of an operator; else 0

@@ -47,7 +47,8 @@ struct TreeEncoder::Call {
                                                         parameterOf(number), DeviceToken::kParameter);
   }
 
-  void applyShort(const TreeNode& node, const OperandPlan& plan, std::uint32_t height) {
+  void applyShort(const TreeNode& node, const HandlerNumbers::OpFacts& facts, const OperandPlan& plan,
+                  std::uint32_t height) {
     std::uint32_t column = 0, argument = 0, kind = DeviceToken::kNumber;
     if (plan.column != OperandPlan::kNone) column = columnOf(nodes[node.operands[plan.column]]);
     if (plan.argument_place == kInParameter) {
@@ -57,7 +58,7 @@ struct TreeEncoder::Call {
       argument = columnOf(nodes[node.operands[plan.argument]]);
       kind = DeviceToken::kColumn;
     }
-    const int handler = table.findApply(node.op, plan.operand_form, height + plan.stack_count);
+    const int handler = table.applyOf(facts, plan.operand_form, height + plan.stack_count);
     *--next = DeviceToken::of(handler, column, argument, kind);
   }
 
@@ -106,12 +107,13 @@ bool TreeEncoder::encode(const Tree& tree, std::uint32_t output, const EncodeOpt
       call.pushLeaf(number, height);
     } else {
       const auto place = [&](std::size_t k) { return call.nodes[node.operands[k]].place; };
-      if (node.place > onStack(table.depth) || !table.has(node.op)) return false;
-      const OperandPlan& plan = table.planOf(node.op, place(0), place(1), place(2));
+      const HandlerNumbers::OpFacts& facts = table.facts(node.op);
+      if (node.place > onStack(table.depth) || !facts.has) return false;
+      const OperandPlan& plan = table.planOf(facts, place(0), place(1), place(2));
       computed = plan.stack_count;
       if (height + std::max(computed, 1U) > table.depth) return false;
       used_operators[static_cast<std::size_t>(node.op)] = 1;
-      table.isLong(node.op) ? call.applyLong(node, plan, height) : call.applyShort(node, plan, height);
+      facts.is_long ? call.applyLong(node, plan, height) : call.applyShort(node, facts, plan, height);
       // The last one's tokens come last, so they are written first.
       for (unsigned k = 0; k + 1 < computed; ++k) *top++ = pendingAt(node.operands[plan.stack[k]], height + k);
       if (computed > 0) {
