@@ -119,6 +119,11 @@ class Dataset;
 struct CompileOptions {
   std::optional<Tier> tier = {};          ///< overrides the engine's
   std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
+  /// False: expressions are evaluated as they are written, but for constants that are folded and multiply-adds
+  /// (passes/tree.h), which spares most of the time that preparing them takes. Right for expressions that are evaluated
+  /// once. The bits depend on this choice, except in Math::kStrict, and are then the same in every tier, batch and
+  /// device. A pipeline replaces both.
+  bool simplify = true;
   /// Expected number of evaluations of the program, for Tier::kAuto. On a GPU, code found in the cache is used from
   /// fewer evaluations on.
   double expected_evaluations = 1;

@@ -118,8 +118,7 @@ class HostExecutor final : public Executor {
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
     const CompileOrder order{.source = source, .tier = tier, .deadline = deadline};
-    const auto code =
-        arena_.execute([&] { return std::make_shared<HostBatches>(jit_, order, rangesForHost(source, tier)); });
+    const auto code = arena_.execute([&] { return std::make_shared<HostBatches>(jit_, order); });
     state.failures = code->failures();
     state.info = code->info();
     state.code = code;
