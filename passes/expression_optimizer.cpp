@@ -34,7 +34,7 @@ NodeId ExpressionOptimizer::optimize(const ExpressionView& tokens, std::uint32_t
 
 NodeId ExpressionOptimizer::optimize(const Tree& tree, std::uint32_t expression) {
   dag_.clear(tree.nodes.size());
-  const NodeId root = addTree(tree, expression, dag_, stack_);
+  const NodeId root = addTree(tree, expression, dag_, places_);
   sweep_.run(dag_, {&root, 1});
   return root;
 }

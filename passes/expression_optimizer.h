@@ -67,7 +67,8 @@ class ExpressionOptimizer {
   Fuser fuser_;
   MemberSweep sweep_;
   Scheduler scheduler_;
-  std::vector<NodeId> stack_;        ///< of the tokens' walk; by node of a tree, where it is
+  std::vector<NodeId> stack_;        ///< of the tokens' walk
+  std::vector<NodeId> places_;       ///< by node of a tree: where it is in the graph
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::span<const NodeId> members_;  ///< those of graph(): the sweep's, or the scheduler's
 };

@@ -123,7 +123,7 @@ void TreeReader::compute(std::uint32_t number, Op op, const Operands& operands) 
 // One of x and y is a product. It stays as a leaf that no node reads.
 bool TreeReader::fuse(std::uint32_t number, Op op, std::uint32_t x, std::uint32_t y) {
   const bool is_first = isProduct(nodes_[x]), is_second = isProduct(nodes_[y]);
-  if (is_first && is_second && areSame(x, y)) return false;
+  if (is_first ? areSameProduct(x, y) : areSameProduct(y, x)) return false;
   const bool takes_first = is_first && !undoesAFactor(x);
   if (!takes_first && (!is_second || undoesAFactor(y))) return false;
   const std::uint32_t product = takes_first ? x : y, other = takes_first ? y : x;
@@ -147,11 +147,21 @@ bool TreeReader::isOneOver(std::uint32_t node, std::uint32_t divisor) const {
   return (isReciprocal(nodes_[node].op) && areSame(x, divisor)) || (isQuotient(nodes_[node].op) && areSame(y, divisor));
 }
 
-// By their tokens. Of constants, which are leaves as written, the values decide.
+bool TreeReader::areSameProduct(std::uint32_t product, std::uint32_t other) const {
+  const auto [a, b, none] = nodes_[product].operands;
+  const auto [x, y, no_third] = nodes_[other].operands;
+  if (nodes_[other].isOperator() && nodes_[other].op == Op::kSquare) return areSame(a, x) && areSame(b, x);
+  if (!isProduct(nodes_[other])) return false;
+  return (areSame(a, x) && areSame(b, y)) || (areSame(a, y) && areSame(b, x));
+}
+
+// Constants by their values, also those that were computed; others by their tokens.
 bool TreeReader::areSame(std::uint32_t a, std::uint32_t b) const {
+  const auto isConstant = [&](std::uint32_t node) { return nodes_[node].kind == Token::Kind::kConstant; };
+  const auto bitsOf = [&](std::uint32_t node) { return std::bit_cast<std::uint64_t>(values_[node]); };
+  if (isConstant(a) && isConstant(b)) return bitsOf(a) == bitsOf(b);
   const std::uint32_t count = a - begins_[a];
   if (b - begins_[b] != count) return false;
-  const auto bitsOf = [&](std::uint32_t node) { return std::bit_cast<std::uint64_t>(values_[node]); };
   for (std::uint32_t i = 0; i <= count; ++i) {
     if (codes_[a - i] != codes_[b - i]) return false;
     if (codes_[a - i] == kConstantCode && bitsOf(a - i) != bitsOf(b - i)) return false;

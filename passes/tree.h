@@ -32,7 +32,7 @@ struct TreeNode {
 
   static constexpr std::uint8_t kInColumn = 0, kInNumber = 1;
   bool isOperator() const noexcept { return kind == Token::Kind::kOp; }
-  std::uint32_t index() const noexcept { return operands[0]; }  ///< of a variable: its column; of a parameter
+  std::uint32_t index() const noexcept { return operands[0]; }  ///< the column of a variable; of a parameter
   std::uint8_t need() const noexcept { return place > kInNumber ? place - kInNumber : 0; }
 };
 static_assert(sizeof(TreeNode) == 16);
@@ -45,8 +45,8 @@ struct Tree {
   std::uint32_t root() const noexcept { return static_cast<std::uint32_t>(nodes.size() - 1); }
 };
 
-/// Reads one expression after another into the same memory. Linear in the tokens, but for sums of two products, whose
-/// subtrees are compared if they are as long; not recursive. Not thread-safe.
+/// Reads one expression after another into the same memory. Not recursive. Linear in the tokens, but for factors of
+/// products in sums, which are compared if they are equally long: then n log n at worst. Not thread-safe.
 class TreeReader {
  public:
   TreeReader(Precision precision, Math math) : precision_(precision), fuses_(math != Math::kStrict) {}
@@ -54,8 +54,9 @@ class TreeReader {
   /// The tree of a valid postfix program. Valid until the next call.
   ///
   /// Of a sum or difference the first operand that is a product (Op::kMul) is fused: a*b + c and c + a*b become fma,
-  /// a*b - c fms, and c - a*b fnma. Two operands that are the same stay, since their difference is 0 as written; and so
-  /// does a product that undoes one of its factors, as (x / y) * y (passes/fma.h).
+  /// a*b - c fms, and c - a*b fnma. Two products of the same factors stay, since their difference is 0 as written; and
+  /// so does a product that undoes one of its factors, as (x / y) * y (passes/fma.h). Factors are the same whose tokens
+  /// are, and constants of one value.
   Tree read(const ExpressionView& tokens);
 
  private:
@@ -65,6 +66,7 @@ class TreeReader {
   bool fuse(std::uint32_t number, Op op, std::uint32_t x, std::uint32_t y);
   bool undoesAFactor(std::uint32_t product) const;
   bool isOneOver(std::uint32_t node, std::uint32_t divisor) const;
+  bool areSameProduct(std::uint32_t product, std::uint32_t other) const;
   bool areSame(std::uint32_t a, std::uint32_t b) const;
 
   Precision precision_;

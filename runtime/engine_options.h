@@ -122,7 +122,7 @@ struct CompileOptions {
   /// False: expressions are evaluated as they are written, but for constants that are folded and multiply-adds
   /// (passes/tree.h), which spares most of the time that preparing them takes. Right for expressions that are evaluated
   /// once. The bits depend on this choice, except in Math::kStrict, and are then the same in every tier, batch and
-  /// device. A pipeline replaces both.
+  /// device. With a pipeline, whose passes say it, all expressions fail with kInvalid.
   bool simplify = true;
   /// Expected number of evaluations of the program, for Tier::kAuto. On a GPU, code found in the cache is used from
   /// fewer evaluations on.

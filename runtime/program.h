@@ -19,7 +19,8 @@ namespace srjit {
 struct ProgramInfo {
   Tier tier;  ///< kInterpret or kCompile; on a GPU the requested tier, while ProgramStatus::tier is the one in use
   std::size_t nodes_before;  ///< tokens of all expressions
-  std::size_t nodes_after;   ///< live nodes of all graphs after the passes, without those of kept subtrees
+  std::size_t nodes_after;   ///< live nodes of all graphs after the passes, without those of kept subtrees; of what an
+                             ///< interpreter takes as it is written, tokens
   double seconds_passes;     ///< passes; also encoding, where a GPU's interpreter serves, since one walk does both
   double seconds_codegen;    ///< encoding or LLVM on a CPU; linking and upload of interpreted programs on a GPU, whose
                              ///< compilation times ProgramStatus has

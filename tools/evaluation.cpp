@@ -78,8 +78,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
       ->check(checkDevice, "")
       ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
-  app.add_option("--cache-dir", options.engine.cache_directory,
-                 "where kernels are kept between runs; '' keeps none")
+  app.add_option("--cache-dir", options.engine.cache_directory, "where kernels are kept between runs; '' keeps none")
       ->type_name("DIR")
       ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
   addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);
@@ -106,9 +105,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   CLI::Option* const passes =
       app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
           ->type_name("LIST");
-  addChoice<bool>(app, "--simplify", options.simplify, {{"on", true}, {"off", false}},
-                  "whether expressions are simplified, or evaluated as they are written")
-      ->excludes(passes);
+  addSimplifyOption(app, options.simplify)->excludes(passes);
 }
 
 std::vector<std::size_t> Evaluation::good() const {

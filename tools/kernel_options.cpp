@@ -6,6 +6,7 @@
 
 #include "compiler/lowering/source_map.h"
 #include "compiler/target/architecture.h"
+#include "passes/gradient/deriver.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/ranges.h"
@@ -63,6 +64,13 @@ Places divided(const std::vector<SourceLine>& lines, const KernelOptions& option
   return kernels;
 }
 
+Dag writtenGraph(std::span<const Expression> members, const KernelOptions& options) {
+  BatchOptimizer batch(options.precision, options.math, {}, false);
+  const Population population(members);
+  for (std::size_t e = 0; e < population.size(); ++e) batch.add(population[e]);
+  return batch.take();
+}
+
 /// Throws for an architecture that `tier` has not. Of those that LLVM writes PTX for, the direct tier itself refuses
 /// what it has not: they are known, so naming one is no wrong usage.
 void checkArchitecture(const std::string& arch, Tier tier) {
@@ -94,6 +102,11 @@ void addGraphOptions(CLI::App& app, KernelOptions& options) {
   app.add_option("--passes", options.passes, "the passes to run, as simplify,fma")
       ->type_name("LIST")
       ->capture_default_str();
+}
+
+void addCodeOptions(CLI::App& app, KernelOptions& options) {
+  addGraphOptions(app, options);
+  addSimplifyOption(app, options.simplify)->excludes(app.get_option("--passes"));
 }
 
 void addDeviceOptions(CLI::App& app, KernelOptions& options) {
@@ -181,8 +194,9 @@ KernelInput kernelInput(const KernelOptions& options, KernelCode code) {
     for (std::size_t i = first; i <= last; ++i) {
       if (input.lines[i].ok()) members.push_back(*input.lines[i].expression);
     }
-    Dag graph = Dag::fromExpressions(members, options.precision);
-    input.graphs.push_back(pipeline.run(std::move(graph), PassContext{options.math}));
+    input.graphs.push_back(
+        options.simplify ? pipeline.run(Dag::fromExpressions(members, options.precision), PassContext{options.math})
+                         : writtenGraph(members, options));
     input.expressions.emplace_back(first, last);
   }
   return input;

@@ -33,6 +33,7 @@ struct KernelOptions {
   Precision precision = Precision::kF32;
   std::string columns;
   std::string passes = "standard";
+  bool simplify = true;                  ///< false: graphs of expressions as they are written, without passes
   std::size_t longest = kMaxCodeLength;  ///< the longest expression that gets a kernel
   // Of GPU kernels only
   ShownKernel kind = ShownKernel::kValues;
@@ -47,8 +48,9 @@ struct KernelOptions {
   DeviceOptions device() const;
 };
 
-/// Expressions, passes, precision and math mode.
+/// Expressions, passes, precision and math mode; and for commands that show code, --simplify.
 void addGraphOptions(CLI::App& app, KernelOptions& options);
+void addCodeOptions(CLI::App& app, KernelOptions& options);
 
 /// --kernel, --arch and all else that a GPU kernel depends on.
 void addDeviceOptions(CLI::App& app, KernelOptions& options);

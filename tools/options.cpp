@@ -228,6 +228,11 @@ ColumnNames readColumns(const std::string& columns) {
   return ColumnNames(parseCsvHeader(columns, "--columns").value());
 }
 
+CLI::Option* addSimplifyOption(CLI::App& app, bool& simplify) {
+  return addChoice<bool>(app, "--simplify", simplify, {{"on", true}, {"off", false}},
+                         "whether expressions are simplified, or taken as they are written");
+}
+
 Pipeline readPasses(const std::string& passes, Math math) {
   const Result<Pipeline> pipeline = Pipeline::parse(passes, math);
   if (!pipeline) throwError(showPlace(pipeline.error(), passes, "--passes", 1));

@@ -118,6 +118,9 @@ void readLoss(const std::string& text, LossOptions& options);
 void addColumnsOption(CLI::App& app, std::string& columns);
 ColumnNames readColumns(const std::string& columns);
 
+/// Adds --simplify on|off.
+CLI::Option* addSimplifyOption(CLI::App& app, bool& simplify);
+
 /// The passes that --passes names. Throws ErrorException, with the place.
 Pipeline readPasses(const std::string& passes, Math math);
 

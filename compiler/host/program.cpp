@@ -176,44 +176,43 @@ std::uint32_t HostTreeEncoder::encode(const Tree& tree, std::vector<HostInstruct
   const std::uint32_t root = tree.root();
   slots_.resize(std::max(slots_.size(), tree.nodes.size()));
   parameters.clear();
-  std::uint32_t* const slots = slots_.data();
   const TreeNode* const nodes = tree.nodes.data();
-  std::uint32_t height = 0, most = 0;
-  const auto append = [&](std::int16_t op, HostOperand::Base to, std::uint32_t number,
-                          std::span<const NodeId> operands) {
-    HostInstruction instruction{};
+  std::uint32_t* const slots = slots_.data();
+  std::uint32_t height = 0, most = 0;  // slots in use
+  const auto place = [&](NodeId id) -> HostOperand {
+    const TreeNode& node = nodes[id];
+    if (node.isOperator()) {
+      --height;
+      return {HostOperand::kSlot, slots[id]};
+    }
+    if (node.place == TreeNode::kInColumn) return {HostOperand::kColumn, node.index()};
+    parameters.push_back(id);
+    return {HostOperand::kParameter, static_cast<std::uint32_t>(parameters.size() - 1)};
+  };
+  const auto instruction = [&](std::int16_t op, std::span<const NodeId> operands) {
+    HostInstruction made{};
     HandlerKey key{op, 0};
     for (std::size_t k = 0; k < operands.size(); ++k) {
-      const TreeNode& node = nodes[operands[k]];
-      if (node.isOperator()) {
-        instruction.operands[k] = {HostOperand::kSlot, slots[operands[k]]};
-        --height;
-      } else if (node.place == TreeNode::kInColumn) {
-        instruction.operands[k] = {HostOperand::kColumn, node.index()};
-      } else {
-        instruction.operands[k] = {HostOperand::kParameter, static_cast<std::uint32_t>(parameters.size())};
-        parameters.push_back(operands[k]);
-        key.scalar_mask |= static_cast<std::uint8_t>(1U << k);
-      }
+      made.operands[k] = place(operands[k]);
+      const bool is_scalar = made.operands[k].base() == HostOperand::kParameter;
+      key.scalar_mask |= static_cast<std::uint8_t>(unsigned{is_scalar} << k);
     }
-    instruction.handler = handlerNumber(key);
-    if (to == HostOperand::kSlot) {
-      slots[number] = height++;
-      most = std::max(most, height);
-      instruction.destination = {HostOperand::kSlot, slots[number]};
-    } else {
-      instruction.destination = {HostOperand::kOutput, 0};
-    }
-    instructions.push_back(instruction);
+    made.handler = handlerNumber(key);
+    return made;
   };
   for (NodeId id = 0; id <= root; ++id) {
     const TreeNode& node = nodes[id];
     if (!node.isOperator()) continue;
-    append(static_cast<std::int16_t>(node.op), id == root ? HostOperand::kOutput : HostOperand::kSlot, id,
-           std::span(node.operands).first(node.arity));
+    HostInstruction made = instruction(static_cast<std::int16_t>(node.op), std::span(node.operands).first(node.arity));
+    slots[id] = height++;
+    made.destination = id == root ? HostOperand(HostOperand::kOutput, 0) : HostOperand(HostOperand::kSlot, slots[id]);
+    instructions.push_back(made);
+    most = std::max(most, height);
   }
-  if (!nodes[root].isOperator()) append(kMove, HostOperand::kOutput, root, {&root, 1});
-  return most;
+  if (nodes[root].isOperator()) return most;
+  instructions.push_back(instruction(kMove, {&root, 1}));
+  instructions.back().destination = {HostOperand::kOutput, 0};
+  return 0;
 }
 
 std::string printProgram(const HostProgram& program, const Dag& dag) {

@@ -66,13 +66,13 @@ struct HostProgram {
 /// The node of each instruction is appended to `computed`.
 Result<HostProgram> encodeForHost(const Dag& dag, std::vector<NodeId>* computed = nullptr);
 
-/// Encodes trees, one after another in the same memory. Operators are computed in the order of their tokens, so slots
-/// are a stack. Not thread-safe.
+/// Encodes trees, of at most HostOperand::kMaxIndex nodes, one after another in the same memory. Not thread-safe.
 class HostTreeEncoder {
  public:
   /// Appends the program of the tree, whose value is output 0. `parameters` become the nodes of its constants and
-  /// parameters, in the order of the parameter table; one that occurs twice has two entries. Gives the slots that it
-  /// needs.
+  /// parameters, in the order of the parameter table; one that occurs twice has two entries. Gives a number of slots
+  /// that suffices: operators are computed in the order of their tokens, so slots are a stack, which may become much
+  /// higher than the tree's need.
   std::uint32_t encode(const Tree& tree, std::vector<HostInstruction>& instructions, std::vector<NodeId>& parameters);
 
  private:

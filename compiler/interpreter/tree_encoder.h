@@ -24,8 +24,9 @@ class TreeEncoder {
   /// Appends the program that computes the tree as output `output` to code.tokens, and marks what it needs.
   /// code.parameters becomes the nodes of its constants and parameters, in the order of their numbers, which begin at
   /// options.first_parameter; one that occurs twice has two. Every variable has a number in options.columns, or that is
-  /// empty; `used` has an element for every operator and number. False, and code.tokens are as before, if an operator
-  /// or a register is missing: Encoder then encodes the tree's graph, or says why there is no program.
+  /// empty; `used` has an element for every operator and number. False if an operator
+  /// or a register is missing: Encoder then encodes the tree's graph, or says why there is no program. code.tokens are
+  /// as before, but more may be marked in `used` than programs need.
   bool encode(const Tree& tree, std::uint32_t output, const EncodeOptions& options, const UsedByPrograms& used,
               Bytecode& code);
 

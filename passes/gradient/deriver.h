@@ -35,6 +35,9 @@ class Deriver {
   ExpressionGraph run(const ExpressionView& tokens, std::uint32_t expression,
                       const std::optional<Derivation>& derivation, bool simplify = true);
 
+  /// What run() reads expressions as they are written with.
+  TreeReader& reader() noexcept { return reader_; }
+
   /// Adds the roots of `derivation` to `to`, another graph, for the expression that node `root` of `from` computes. It
   /// has `parameters` parameters and uses only variables before derivation.columns.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);

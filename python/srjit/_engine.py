@@ -279,8 +279,8 @@ class Engine:
             deferred: Whether code is made at the first evaluation instead of at once: for programs that are fitted or
                 differentiated, which have their own code. No effect with ``data``.
             simplify: False: expressions are evaluated as they are written, but for constants that are folded and
-                multiply-adds. That prepares them several times as fast; the results may differ in their last digits.
-                Not beside ``passes``.
+                multiply-adds. That spares most of the preparation, which pays for expressions that are evaluated once.
+                Last digits may differ, and whether a row is finite. Not beside ``passes``.
 
         Returns:
             A `Program`. Bad expressions among several are its `failures`, and their results are NaN.
@@ -344,6 +344,8 @@ class Engine:
                 words = (*_words(loss, nan), bool(simplify))
                 return self._loss_of_arrays(waits, token_arrays(*program), prefix, data, numbers, words)
             program = self.compile(program, prefix=prefix, simplify=simplify)
+        elif not simplify:
+            raise ValueError("simplify is False, but the program is compiled: expected simplify of compile")
         numbers, vectors = _parameters_of(program, parameters)
         return self._call(waits, "loss", program, data, numbers, _words(loss, nan), lambda result: _losses(result, vectors))
 

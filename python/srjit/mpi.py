@@ -213,7 +213,9 @@ class Engine(_engine.Engine):
 
     def _loss_of_arrays(self, waits: bool, arrays: tuple, prefix: bool, data: Dataset, numbers: np.ndarray, words: tuple) -> Any:
         if len(numbers):
-            return self._loss(waits, self.compile(arrays, prefix=prefix), data, numbers, *words, False)
+            *words, simplify = words
+            program = self.compile(arrays, prefix=prefix, simplify=simplify)
+            return self._loss(waits, program, data, numbers, *words, False, True)
         command = {"prefix": prefix, "data": self._data_of(data, None), "options": words}
         return self._pending(waits, self._send_expressions("loss_of_arrays", command, arrays, LOSSES),
                              lambda arrays, failures, _: _engine._losses((*arrays, failures), None))

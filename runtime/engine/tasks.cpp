@@ -50,6 +50,9 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   const Status made = guarded([&]() -> Status {
     if (!own) return own.error();
     if (!permitted) return permitted;
+    if (options.pipeline && !options.simplify) {
+      return Error{Errc::kInvalid, "a pipeline, and simplify is false: expected one of them", {}};
+    }
     if (!state->deferred) engine.executor->compile(*state, options, deadline);
     return okStatus();
   });

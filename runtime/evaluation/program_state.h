@@ -31,8 +31,8 @@ namespace srjit {
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
-  std::optional<Pipeline> pipeline = {};  ///< not set: Pipeline::standard(), in one walk, or none
-  bool simplify = true;                   ///< CompileOptions::simplify
+  std::optional<Pipeline> pipeline = {};  ///< instead of `simplify`
+  bool simplify = true;                   ///< Pipeline::standard(), in one walk; else as written (passes/tree.h)
   Population expressions = {};
   std::vector<Failure> invalid = {};  ///< expressions that were not valid; they are the constant NaN here
   std::uint32_t variables = 0;        ///< the largest variableCount()

@@ -20,96 +20,102 @@ bool takesTrees(const CompileOrder& order) {
   return order.tier == Tier::kInterpret && !source.simplify && !source.derivation && !source.pipeline;
 }
 
-/// So many parts that all threads have some, each of at least kLeastOfPart pieces of work.
-std::size_t partSize(std::size_t pieces, std::size_t least) {
-  constexpr std::size_t kParts = 256;
-  return std::max(least, ceilDivide(pieces, kParts));
-}
-constexpr std::size_t kLeastTreesOfPart = 64, kLeastRangesOfPart = 1;
+/// Slots of an expression that a processor's first cache has room for, with blocks of columns.
+constexpr std::uint32_t kMostTreeSlots = 12;
+
+constexpr std::size_t kParts = 256;            // so many that all threads have some
+constexpr std::size_t kLeastTreesOfPart = 64;  // of which a deadline is looked at once
 
 }  // namespace
 
 struct HostBatches::Part {
-  std::vector<std::vector<HostInstruction>> instructions = {};
+  std::vector<HostInstruction> instructions = {};
   std::vector<HostBatch> batches = {};
   ParameterTable parameters = {};
   std::vector<Failure> failures = {};
+  std::vector<bool> used = std::vector<bool>(handlerNumbers());  ///< by handlerNumber()
   std::size_t nodes = 0;
   double seconds_passes = 0, seconds_codegen = 0;
 
   void addGraph(const CompileOrder& order, const Range& range, HostJit& jit) {
     const Stopwatch watch;
     const ProgramSource& source = order.source;
-    const std::uint32_t first = range.expressions.front(), last = range.expressions.back() + 1;
-    HostBatch batch{.expressions = {first, last},
-                    .outputs = {static_cast<std::uint32_t>(source.outputOffset(first)),
-                                static_cast<std::uint32_t>(source.outputOffset(last))},
-                    .program = {},
-                    .parameters = parameters.size()};
+    const std::uint32_t first = range.expressions.front();
     const Result<Dag> dag = graphOf(order.of(range.expressions, range.is_compiled ? Tier::kCompile : Tier::kInterpret));
     const double passes = watch.seconds();
     order.deadline.check();
+    HostBatch& batch = begin(source, first, range.expressions.back() + 1);
     Status made = dag ? okStatus() : dag.error();
+    Result<HostProgram> program = HostProgram{};
     if (made && range.is_compiled) {
       Result<HostCode> code = jit.compile(*dag);
       made = code ? okStatus() : std::move(code).error();
       if (made) batch.code = std::move(*code);
     } else if (made) {
-      Result<HostProgram> program = encodeForHost(*dag);
-      made = program ? okStatus() : std::move(program).error();
-      if (made) batch.program = {keep(std::move(program->instructions)), program->slots};
+      program = encodeForHost(*dag);
+      made = program ? okStatus() : program.error();
     }
-    if (!made) {
-      for (const std::uint32_t e : range.expressions) failures.push_back({e, made.error()});
-    } else if (!batch.outputs.empty()) {  // derivatives by no parameters have none
+    if (made) {
       for (const ParameterSource& parameter : dag->parameters()) {
         parameters.add(parameter, source.parameterOffset(parameter.isLiteral() ? 0 : first + parameter.expression));
       }
-      batches.push_back(std::move(batch));
+      for (const double constant : program->constants) parameters.addLiteral(constant);
+      instructions.insert(instructions.end(), program->instructions.begin(), program->instructions.end());
+      end(batch, program->slots);
     }
     if (dag) nodes += dag->size();
+    if (!made) {
+      for (const std::uint32_t e : range.expressions) failures.push_back({e, made.error()});
+    }
+    if (!made || batch.outputs.empty()) batches.pop_back();  // derivatives by no parameters have none
     seconds_passes += passes;
     seconds_codegen += watch.seconds() - passes;
   }
 
-  void addTrees(const CompileOrder& order, std::uint32_t first, std::uint32_t last) {
+  void addTrees(const CompileOrder& order, std::uint32_t first, std::uint32_t last, HostJit& jit) {
     const Stopwatch watch;
+    const double before_passes = seconds_passes, before_codegen = seconds_codegen;
     const ProgramSource& source = order.source;
-    order.deadline.check();
     TreeReader reader(source.precision, source.math);
     HostTreeEncoder encoder;
     std::vector<NodeId> leaves;
-    std::vector<HostInstruction> all;
     for (std::uint32_t e = first; e < last; ++e) {
+      if ((e - first) % kLeastTreesOfPart == 0) order.deadline.check();
       const Tree tree = reader.read(source.expressions[e]);
-      const std::size_t before = all.size();
-      const std::uint32_t slots = encoder.encode(tree, all, leaves);
-      batches.push_back({.expressions = {e, e + 1},
-                         .outputs = {e, e + 1},
-                         .program = {std::span(all).subspan(before), slots},
-                         .parameters = parameters.size()});
+      HostBatch& batch = begin(source, e, e + 1);
+      const std::uint32_t slots = encoder.encode(tree, instructions, leaves);
+      if (slots > kMostTreeSlots) {  // a graph is computed in an order that needs few
+        instructions.resize(batch.first_instruction);
+        batches.pop_back();
+        addGraph(order, {.expressions = {e}, .length = 0, .is_compiled = false}, jit);
+        continue;
+      }
       parameters.add(tree, leaves, source.parameterOffset(e));
       nodes += tree.nodes.size();
+      end(batch, slots);
     }
-    // Where the instructions are is known now.
-    const std::span<const HostInstruction> kept = keep(std::move(all));
-    std::size_t before = 0;
-    for (HostBatch& batch : batches) {
-      batch.program.instructions = kept.subspan(before, batch.program.instructions.size());
-      before += batch.program.instructions.size();
-    }
-    seconds_codegen += watch.seconds();
+    seconds_codegen = before_codegen + watch.seconds() - (seconds_passes - before_passes);
   }
 
  private:
-  std::span<const HostInstruction> keep(std::vector<HostInstruction> made) {
-    return instructions.emplace_back(std::move(made));
+  HostBatch& begin(const ProgramSource& source, std::uint32_t first, std::uint32_t last) {
+    const auto output = [&](std::uint32_t e) { return static_cast<std::uint32_t>(source.outputOffset(e)); };
+    return batches.emplace_back(HostBatch{.expressions = {first, last},
+                                          .outputs = {output(first), output(last)},
+                                          .first_instruction = instructions.size(),
+                                          .parameters = parameters.size()});
+  }
+  void end(HostBatch& batch, std::uint32_t slots) {
+    batch.instructions = static_cast<std::uint32_t>(instructions.size() - batch.first_instruction);
+    batch.slots = slots;
+    for (const HostInstruction& made : std::span(instructions).subspan(batch.first_instruction)) {
+      used[made.handler] = true;
+    }
   }
 };
 
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order) : jit_(std::move(jit)) {
   make(order);
-  link();
 }
 
 void HostBatches::make(const CompileOrder& order) {
@@ -118,40 +124,58 @@ void HostBatches::make(const CompileOrder& order) {
   const bool has_trees = takesTrees(order);
   const std::vector<Range> ranges = has_trees ? std::vector<Range>() : rangesForHost(order.source, order.tier);
   const std::size_t pieces = has_trees ? order.source.expressions.size() : ranges.size();
-  const std::size_t size = partSize(pieces, has_trees ? kLeastTreesOfPart : kLeastRangesOfPart);
+  const std::size_t size = std::max(has_trees ? kLeastTreesOfPart : 1, ceilDivide(pieces, kParts));
   std::vector<Part> parts(ceilDivide(pieces, size));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t p) {
     const std::size_t first = p * size, last = std::min(pieces, first + size);
     if (has_trees) {
-      parts[p].addTrees(order, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last));
+      parts[p].addTrees(order, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last), *jit_);
     } else {
       for (std::size_t i = first; i < last; ++i) parts[p].addGraph(order, ranges[i], *jit_);
     }
   });
-  for (Part& part : parts) take(std::move(part));
+  take(std::move(parts));
 }
 
-void HostBatches::take(Part part) {
-  info_.nodes_after += part.nodes;
-  info_.seconds_passes += part.seconds_passes;
-  info_.seconds_codegen += part.seconds_codegen;
-  failures_.insert(failures_.end(), std::make_move_iterator(part.failures.begin()),
-                   std::make_move_iterator(part.failures.end()));
-  for (HostBatch& batch : part.batches) {
-    batch.parameters += parameters_.size();
-    batches_.push_back(std::move(batch));
+// In the order of parts; what is large is copied by several threads.
+void HostBatches::take(std::vector<Part> parts) {
+  struct Place {
+    std::size_t instruction = 0, batch = 0, parameter = 0, patch = 0;
+  };
+  std::vector<Place> places;
+  Place next;
+  std::vector<bool> used(handlerNumbers());
+  for (const Part& part : parts) {
+    places.push_back(next);
+    next.instruction += part.instructions.size();
+    next.batch += part.batches.size();
+    next.parameter += part.parameters.size();
+    next.patch += part.parameters.patches();
+    info_.nodes_after += part.nodes;
+    info_.seconds_passes += part.seconds_passes;
+    info_.seconds_codegen += part.seconds_codegen;
+    failures_.insert(failures_.end(), part.failures.begin(), part.failures.end());
+    for (std::size_t h = 0; h < used.size(); ++h) used[h] = used[h] || part.used[h];
   }
-  parameters_.append(part.parameters);
-  std::ranges::move(part.instructions, std::back_inserter(instructions_));
+  instructions_.resize(next.instruction);
+  batches_.resize(next.batch);
+  parameters_.resize(next.parameter, next.patch);
+  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t p) {
+    const Place& at = places[p];
+    std::ranges::copy(parts[p].instructions, instructions_.begin() + static_cast<std::ptrdiff_t>(at.instruction));
+    parameters_.put(at.parameter, at.patch, parts[p].parameters);
+    for (std::size_t b = 0; b < parts[p].batches.size(); ++b) {
+      HostBatch& batch = batches_[at.batch + b] = std::move(parts[p].batches[b]);
+      batch.first_instruction += at.instruction;
+      batch.parameters += at.parameter;
+    }
+  });
+  link(used);
 }
 
-void HostBatches::link() {
+void HostBatches::link(const std::vector<bool>& used) {
   const Stopwatch linking;
   handlers_.assign(handlerNumbers(), nullptr);
-  std::vector<bool> used(handlers_.size());
-  for (const HostBatch& batch : batches_) {
-    for (const HostInstruction& instruction : batch.program.instructions) used[instruction.handler] = true;
-  }
   std::vector<std::uint32_t> numbers;
   std::vector<HandlerKey> keys;
   for (std::uint32_t number = 0; number < used.size(); ++number) {

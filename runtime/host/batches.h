@@ -28,12 +28,11 @@ struct HostBatch {
 
   Numbers expressions;
   Numbers outputs;  ///< root i is output outputs[i]; at least one
-  struct {
-    std::span<const HostInstruction> instructions;
-    std::uint32_t slots = 0;
-  } program;  ///< interpreted if `code` is null
-  HostCode code = {};
-  std::size_t parameters = 0;  ///< index of its first parameter in the table
+  HostCode code = {};                 ///< if null, the batch is interpreted: by the instructions
+  std::size_t first_instruction = 0;  ///< of HostBatches
+  std::uint32_t instructions = 0;     ///< how many
+  std::uint32_t slots = 0;            ///< blocks of scratch memory that these need
+  std::size_t parameters = 0;         ///< index of its first parameter in the table
 };
 
 /// Batches with their handlers and parameter table. Immutable.
@@ -46,6 +45,9 @@ class HostBatches final : public ProgramCode {
 
   ProgramStatus status() const override;
   std::span<const HostBatch> batches() const noexcept { return batches_; }
+  std::span<const HostInstruction> instructionsOf(const HostBatch& batch) const noexcept {
+    return std::span(instructions_).subspan(batch.first_instruction, batch.instructions);
+  }
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
   /// In order of expression. Batches with a failure are left out.
   const std::vector<Failure>& failures() const noexcept { return failures_; }
@@ -58,13 +60,13 @@ class HostBatches final : public ProgramCode {
   /// What one task makes.
   struct Part;
   void make(const CompileOrder& order);
-  void take(Part part);
-  /// Finds the handlers that the programs use. Batches without handlers become failures.
-  void link();
+  void take(std::vector<Part> parts);
+  /// Finds the handlers that the programs use, by number. Batches without handlers become failures.
+  void link(const std::vector<bool>& used);
 
   const Stopwatch watch_;
   std::shared_ptr<HostJit> jit_;
-  std::vector<std::vector<HostInstruction>> instructions_;  ///< of the programs
+  std::vector<HostInstruction> instructions_;
   std::vector<HostBatch> batches_;
   std::vector<HostHandler> handlers_;  ///< by handlerNumber(); null where unused
   ParameterTable parameters_;

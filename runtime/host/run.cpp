@@ -89,8 +89,8 @@ class HostRun {
       chunk.last = i + 1;
       chunk.outputs += batch.outputs.size();
       chunk.scratch_bytes =
-          std::max(chunk.scratch_bytes, (batch.program.slots + batch.outputs.size()) * (block_rows * element_ + kSkew));
-      instructions += batch.program.instructions.size();
+          std::max(chunk.scratch_bytes, (batch.slots + batch.outputs.size()) * (block_rows * element_ + kSkew));
+      instructions += batch.instructions;
     }
     if (!chunks_.empty()) ranges_ = std::max<std::size_t>(1, kTilesPerThread * threads / chunks_.size());
   }
@@ -179,7 +179,7 @@ class HostRun {
       return bases[operand.base()] + strides[operand.base()] * operand.index();
     };
     const HostHandler* const handlers = all_.handlers().data();
-    for (const HostInstruction& i : batch.program.instructions) {
+    for (const HostInstruction& i : all_.instructionsOf(batch)) {
       handlers[i.handler](address(i.destination), address(i.operands[0]), address(i.operands[1]),
                           address(i.operands[2]), static_cast<std::int64_t>(rows));
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/population.h"
+#include "passes/expression_optimizer.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
@@ -46,10 +47,12 @@ TEST(Tree, FusesTheFirstProductOfASum) {
 
 // As written they are 0, or nearly; fused, they would be a rounding error.
 TEST(Tree, KeepsDifferencesOfEquals) {
-  for (const char* const text : {"x0*x1 - x0*x1", "x0*2 - x0*2", "x0/x1*x1 - x0", "x1*(x0/x1) - x0", "x0 - x1*inv(x1)",
-                                 "x0 - loose_div(x2, x1 + 2)*(x1 + 2)"}) {
+  for (const char* const text :
+       {"x0*x1 - x0*x1", "x0*2 - x0*2", "x0/x1*x1 - x0", "x1*(x0/x1) - x0", "x0 - x1*inv(x1)",
+        "x0 - loose_div(x2, x1 + 2)*(x1 + 2)", "x0*x1 - x1*x0", "square(x0) - x0*x0", "x0*x0 - square(x0)"}) {
     EXPECT_EQ(readAs(text), spaceless(text));
   }
+  EXPECT_EQ(readAs("x0*(1 + 2) - x0*3"), spaceless("x0*3 - x0*3"));
   EXPECT_EQ(readAs("x0*2 - x0*3"), spaceless("fms(x0, 2, x0*3)"));
   EXPECT_EQ(readAs("x0/x1*x2 - x0"), spaceless("fms(x0/x1, x2, x0)"));
   EXPECT_EQ(readAs("x1/x0*x0 + x1*x2"), spaceless("fma(x1, x2, x1/x0*x0)"));
@@ -81,6 +84,37 @@ TEST(Tree, IsTheExpressionInStrict) {
   }
 }
 
+// The rules of strict are exact, so the graph that they leave has the bits of the tree. A million in both precisions.
+template <class T>
+void expectExactRules(std::uint64_t seed, int expressions) {
+  constexpr Precision kPrecision = std::is_same_v<T, float> ? Precision::kF32 : Precision::kF64;
+  ExpressionGenerator generator = expressionsOfAllOperators(seed);
+  TreeReader reader(kPrecision, Math::kStrict);
+  ExpressionOptimizer optimizer(kPrecision, Math::kStrict), of_tree(kPrecision, Math::kStrict);
+  const std::vector<T> columns = {T(0.75), T(-1.5), T(3)}, parameters = {T(2.5), T(-0.125)};
+  for (int i = 0; i < expressions; ++i) {
+    const Expression expression = generator.next();
+    const Population population({&expression, 1});
+    optimizer.run(population[0], 0);
+    of_tree.run(reader.read(population[0]), 0);
+    const auto valueOf = [&](const ExpressionGraph& graph) {
+      Dag dag(kPrecision);
+      std::vector<NodeId> places;
+      graph.appendTo(dag, places);
+      return evaluate<T>(dag, columns, parameters)[0];
+    };
+    ASSERT_TRUE(sameBits(valueOf(optimizer.graph()), valueOf(of_tree.graph()))) << textOf(expression);
+  }
+}
+TEST(Tree, HasTheBitsOfTheSimplifiedGraphInStrict) {
+  expectExactRules<float>(93, 5'000);
+  expectExactRules<double>(94, 5'000);
+}
+TEST(TreeSlow, HasTheBitsOfTheSimplifiedGraphInStrict) {
+  expectExactRules<float>(95, 500'000);
+  expectExactRules<double>(96, 500'000);
+}
+
 TEST(Tree, TakesAnyDepthAndSpecialConstants) {
   std::vector<Token> tokens{Token::variable(0)};
   for (int i = 0; i < 200'000; ++i) {
@@ -96,7 +130,7 @@ TEST(Tree, TakesAnyDepthAndSpecialConstants) {
   EXPECT_EQ(tree.nodes.back().need(), 1U);
 }
 
-TEST(Tree, NeedsRegistersAsItsGraph) {
+TEST(Tree, NeedsRegistersForItsGraphAndLogarithmicallyMany) {
   ExpressionGenerator generator = expressionsOfAllOperators(92);
   TreeReader reader(Precision::kF64, Math::kPrecise);
   std::vector<NodeId> places;

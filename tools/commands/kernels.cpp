@@ -200,7 +200,7 @@ std::string hostProgramText(const KernelInput& input) {
 
 Runner defineLlvm(CLI::App& app) {
   auto options = std::make_shared<LlvmOptions>();
-  addGraphOptions(app, options->kernel);
+  addCodeOptions(app, options->kernel);
   addDeviceOptions(app, options->kernel);
   app.add_flag("--unoptimized", options->unoptimized, "as it is lowered, before LLVM's passes");
   CLI::Option* host = app.add_flag("--host", options->host, "the kernel for this processor instead of a GPU");
@@ -219,7 +219,7 @@ Runner defineLlvm(CLI::App& app) {
 
 Runner definePtx(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
-  addGraphOptions(app, *options);
+  addCodeOptions(app, *options);
   addDeviceOptions(app, *options);
   addLengthOption(app, *options, kDeviceLength);
   addListingOption(app, *options);
@@ -241,7 +241,7 @@ Runner definePtx(CLI::App& app) {
 
 Runner defineCubin(CLI::App& app) {
   auto options = std::make_shared<CubinOptions>();
-  addGraphOptions(app, options->kernel);
+  addCodeOptions(app, options->kernel);
   addDeviceOptions(app, options->kernel);
   app.add_option("-o,--out", options->out, "the file to write; standard output gets facts of it")
       ->check([](const std::string& name) { return name == "-" ? "a cubin goes to a file only" : ""; }, "")
@@ -263,7 +263,7 @@ Runner defineCubin(CLI::App& app) {
 
 Runner defineSass(CLI::App& app) {
   auto options = std::make_shared<TierOptions>();
-  addGraphOptions(app, options->kernel);
+  addCodeOptions(app, options->kernel);
   addDeviceOptions(app, options->kernel);
   addTierOption(app, *options);
   app.footer("Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n" +
@@ -282,7 +282,7 @@ Runner defineBytecode(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   options->kernel.kind = ShownKernel::kInterpreter;
-  addGraphOptions(app, options->kernel);
+  addCodeOptions(app, options->kernel);
   CLI::Option* const depth = addDepthOption(app, options->kernel);
   app.add_flag("--host", options->host, "what the interpreter of this processor runs, instead of a GPU's")
       ->excludes(depth);
@@ -304,7 +304,7 @@ Runner defineBytecode(CLI::App& app) {
 
 Runner defineAsm(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
-  addGraphOptions(app, *options);
+  addCodeOptions(app, *options);
   addLengthOption(app, *options, kHostLength);
   app.footer(std::string(kDivision) + "Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
   return [options] {

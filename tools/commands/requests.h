@@ -14,6 +14,7 @@ struct RequestServer {
   Engine engine;
   Dataset data;
   ColumnNames columns;
+  bool simplify = true;  ///< CompileOptions, of every request
 };
 
 /// The answer to the request `info`, which a server writes first. One line, without its end.

@@ -47,7 +47,7 @@ ExitStatus runServe(const EvaluationOptions& options) {
   }
   const std::uint64_t max_bytes = options.expressions.limits.max_bytes;
   const LoadedData loaded = loadData(options);
-  const RequestServer server{loaded.engine, loaded.data, viewOf(loaded.roles).names};
+  const RequestServer server{loaded.engine, loaded.data, viewOf(loaded.roles).names, options.simplify};
   // A client need not guess when the data are read.
   if (!write(describeServer(server))) return kDone;  // runMain() reports the loss
   std::string line;
@@ -223,7 +223,10 @@ struct Answering {
 };
 
 Program compile(const Answering& answering, const PopulationArrays& expressions) {
-  return answering.engine().compile(expressions.view(), {.expected_rows = answering.server.data.rows()}).value();
+  const RequestServer& server = answering.server;
+  return answering.engine()
+      .compile(expressions.view(), {.simplify = server.simplify, .expected_rows = server.data.rows()})
+      .value();
 }
 
 Json lossesJson(const Losses& losses, const PopulationArrays& expressions) {
@@ -368,6 +371,7 @@ std::string lineOf(const Json& answer) { return answer.dump(-1, ' ', false, Json
 Runner defineServe(CLI::App& app) {
   auto options = std::make_shared<EvaluationOptions>();
   addDataOptions(app, *options);
+  addSimplifyOption(app, options->simplify);
   Limits& limits = options->engine.limits;
   addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
   addLimit(app, "--max-call-nodes", limits.max_call_nodes, "refuse requests of more nodes in all expressions");

@@ -81,6 +81,10 @@ def search(engine):
     mul = srjit.ops["mul"].code
     prefix = np.array([mul, srjit.VARIABLE, srjit.CONSTANT] * 20, np.int32), np.full(60, 2.5), np.arange(21) * 3
     compare(engine.loss(prefix, data, prefix=True), one.loss(prefix, its_data, prefix=True), "prefix")
+    compare(engine.loss(prefix, data, prefix=True, simplify=False),
+            one.loss(prefix, its_data, prefix=True, simplify=False), "as written")
+    compare(engine.loss(arrays, data, parameters, simplify=False),
+            one.loss(arrays, its_data, parameters, simplify=False), "as written, with parameters")
     prefix[0][31] = 12345
     compare(engine.loss(prefix, data, prefix=True), one.loss(prefix, its_data, prefix=True), "a code that is none")
     none = np.empty(0, np.int32), np.empty(0), np.zeros(1, np.int64)

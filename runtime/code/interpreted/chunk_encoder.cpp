@@ -16,7 +16,6 @@
 #include "ir/mix.h"
 #include "ir/ops.h"
 #include "passes/gradient/deriver.h"
-#include "passes/tree.h"
 #include "runtime/evaluation/ranges.h"
 
 namespace srjit {
@@ -56,9 +55,8 @@ class EncodedGeneration {
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
   EncodeWorker(Precision precision, Math math, const HandlerTable& table)
-      : reader(precision, math), trees(table.numbers()), optimizer(precision, math), encoder(table.numbers()) {}
+      : trees(table.numbers()), optimizer(precision, math), encoder(table.numbers()) {}
 
-  TreeReader reader;
   TreeEncoder trees;
   Deriver optimizer;
   Encoder encoder;
@@ -388,7 +386,7 @@ Status ChunkEncoder::encodeExpression(const ExpressionView& tokens, std::uint32_
 // An expression as it is written. False: its graph is to be encoded.
 bool ChunkEncoder::encodeTree(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                               EncodedChunk& chunk) const {
-  const Tree tree = worker.reader.read(tokens);
+  const Tree tree = worker.optimizer.reader().read(tokens);
   EncodeOptions options = optionsOf(chunk);
   options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
   if (!worker.trees.encode(tree, expression, options, {chunk.operators, chunk.variables}, chunk.code)) return false;

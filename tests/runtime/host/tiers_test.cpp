@@ -64,8 +64,8 @@ TEST_P(Tiers, AgreeOnExpressionsAsTheyAreWritten) {
   expectSameBits(predict(engine, loops, data, w.parameters), expected, w.rows(), "compiled");
   const Losses losses = engine.loss(written, data, w.parameters).value();
   expectSameLosses(engine.loss(loops, data, w.parameters).value(), losses, "losses");
-  expectSameLosses(engine.loss(tokensOf(w.expressions).view(), data, w.parameters, {}, {.simplify = false}).value(), losses,
-                   "in one call");
+  expectSameLosses(engine.loss(tokensOf(w.expressions).view(), data, w.parameters, {}, {.simplify = false}).value(),
+                   losses, "in one call");
   for (const LossKind kind : {LossKind::kScaledNmse, LossKind::kHuber}) {
     expectSameLosses(engine.loss(loops, data, w.parameters, {.kind = kind}).value(),
                      engine.loss(written, data, w.parameters, {.kind = kind}).value(), "loss of graphs");
@@ -85,9 +85,40 @@ TEST_P(Tiers, AgreeOnExpressionsAsTheyAreWritten) {
                                expected.begin() + static_cast<std::ptrdiff_t>((e + 1) * w.rows())),
                    w.rows(), "alone");
   }
-  // Rules of `strict` are exact; others change some last digit.
+  // Rules of `strict` are exact; others change some digits.
   const std::vector<double> simplified = predict(engine, compiled(Tier::kInterpret, true), data, w.parameters);
-  if (GetParam().math == Math::kStrict) expectSameBits(simplified, expected, w.rows(), "simplified");
+  EXPECT_EQ(std::ranges::equal(simplified, expected, sameBits<double>), GetParam().math == Math::kStrict);
+  // So do all programs that are made of one.
+  std::vector<double> twice = w.parameters;
+  twice.insert(twice.end(), w.parameters.begin(), w.parameters.end());
+  const Losses of_two = engine.loss(written, data, twice).value();
+  for (std::size_t i = 0; i < of_two.values.size(); ++i) {
+    EXPECT_TRUE(sameBits(of_two.values[i], losses.values[i % losses.values.size()]));
+  }
+  const Program deferred = engine.compile(w.expressions, {.simplify = false, .deferred = true});
+  expectSameBits(predict(engine, deferred, data, w.parameters), expected, w.rows(), "deferred");
+}
+
+TEST_P(Tiers, OfATallTreeAreComputedAsAGraph) {
+  std::string text = "x0";
+  for (int i = 1; i < 40; ++i) text = fmt::format("x{} / sin(x{}) - ({})", i % 5, (i + 1) % 5, text);
+  const Engine engine = this->engine();
+  Workload w = workload(5, 0, 300);
+  w.expressions =
+      infixes(std::array{std::string_view("x0 - x1"), std::string_view(text), std::string_view("x1*x2 - x0")});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program written = engine.compile(w.expressions, {.tier = Tier::kInterpret, .simplify = false});
+  const Program loops = engine.compile(w.expressions, {.tier = Tier::kCompile, .simplify = false});
+  expectSameBits(predict(engine, written, data, {}), predict(engine, loops, data, {}), w.rows(), "tall");
+}
+
+TEST_P(Tiers, WithAPipelineSimplifyIsRefused) {
+  const Engine engine = this->engine();
+  const std::vector<Expression> expressions = workload(6, 3, 0).expressions;
+  const Program program =
+      engine.compile(expressions, {.pipeline = Pipeline::standard(GetParam().math), .simplify = false});
+  ASSERT_EQ(program.failures().size(), 3U);
+  EXPECT_EQ(program.failures()[0].error.code, Errc::kInvalid);
 }
 
 TEST_P(Tiers, EachOperatorOverColumnsAndParameters) {
