@@ -97,7 +97,7 @@ class Run {
 void Run::polishSome() {
   const std::vector<Candidate> candidates = unpolished(state_.archives);
   if (candidates.empty()) return;
-  const bool looks_exact = std::fabs(candidates.front().archived->individual.loss) < setup_.looks_exact;
+  const bool looks_exact = std::fabs(candidates.front().archived->loss) < setup_.looks_exact;
   if (state_.generations % kPolishEvery != 0 && !looks_exact) return;
   const std::span<const Candidate> all = candidates;
   polishCandidates(all.first(std::min(all.size(), kPolishedAtOnce)), polisher_, state_.front);

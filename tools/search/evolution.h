@@ -34,7 +34,9 @@ inline constexpr double kMostHeldOut = 0.9;
 
 /// A tree that was the best of its complexity and link.
 struct Archived {
-  Individual individual;
+  Expression tree;
+  std::size_t complexity = 0;
+  double loss = 0;           ///< Traits::loss
   bool is_polished = false;  ///< or a simpler one is as good
 };
 
