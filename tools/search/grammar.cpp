@@ -211,9 +211,12 @@ std::optional<std::size_t> Grammar::admit(const TreeView& tree) const {
   bool is_writable = true;
   Seen seen = wrapped_;
   for (const std::int32_t code : tree.codes) {
-    complexity += complexityOf(code);
-    if (code <= 0) continue;
+    if (code <= 0) {
+      complexity += complexityOf(code);
+      continue;
+    }
     const Use& use = uses_[static_cast<std::size_t>(code)];
+    complexity += use.complexity;
     is_writable = is_writable && use.is_writable;
     seen.add(use);
   }

@@ -3,6 +3,7 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -10,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/DenseMap.h>
 
 #include "ir/mix.h"
 #include "tools/search/trees/variation.h"
@@ -29,7 +30,7 @@ constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees a
 constexpr double kProgress = 0.01;            // of a record, that a loss must be below it
 constexpr double kRoundingLoss = 1e-16;       // below it is rounding
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSameLoss = 1e-7;  // share of a loss within which another one is of the same values
+constexpr int kLossBits = 20;  // losses that agree in so many bits of the significand are of the same values
 
 /// The number of one of the population.
 std::size_t chooseParent(const Individuals& population, Random& random) {
@@ -90,22 +91,27 @@ class Breeder {
   Trees between_, tokens_;  ///< a child between two changes; the tokens of a change
 };
 
-/// Numbers that were seen. One that is a hash of 64 bits may be taken for another by chance.
+/// By a hash, the least of the numbers that came with it. One of 64 bits may be taken for another by chance.
 class Seen {
  public:
   explicit Seen(std::size_t most) { seen_.reserve(most); }
-  /// Whether it is the first time.
-  bool add(std::uint64_t hash) { return seen_.insert(std::min(hash, kLargest)).second; }
+  /// Whether `number` is the first with this hash, or less than those before.
+  bool add(std::uint64_t hash, std::size_t number = 0) {
+    const auto [place, is_first] = seen_.try_emplace(std::min(hash, kLargest), number);
+    const bool is_less = is_first || number < place->second;
+    if (is_less) place->second = number;
+    return is_less;
+  }
 
  private:
-  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the set has a use for larger ones
+  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the map has a use for larger ones
 
-  llvm::DenseSet<std::uint64_t> seen_;
+  llvm::DenseMap<std::uint64_t, std::size_t> seen_;
 };
 
 /// What selection goes by.
 struct Contender {
-  double loss;
+  double loss;  ///< rounded
   std::uint32_t complexity, number;
 
   /// Whether it is to be kept before another, within a niche or of one shape.
@@ -113,6 +119,12 @@ struct Contender {
     return std::tie(a.loss, a.complexity, a.number) < std::tie(b.loss, b.complexity, b.number);
   }
 };
+
+/// Towards 0, so that of formulas of the same values, which rounding may tell apart, the simplest one comes first.
+double rounded(double loss) {
+  constexpr std::uint64_t kDropped = (std::uint64_t{1} << (std::numeric_limits<double>::digits - 1 - kLossBits)) - 1;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(loss) & ~kDropped);
+}
 
 /// By complexity: individuals, the best first.
 using Niches = std::vector<std::vector<Contender>>;
@@ -166,25 +178,26 @@ std::vector<double> barsOf(const Individuals& population, std::size_t most) {
 Niches select(const Individuals& population, const Individuals& offspring, std::size_t most) {
   const std::vector<double> bars = barsOf(population, most);
   const std::size_t old = population.size();
+  const auto traitsOf = [&](std::size_t number) -> const Traits& {
+    return number < old ? population.traits[number] : offspring.traits[number - old];
+  };
   std::vector<Contender> contenders;
   for (std::size_t i = 0; i < old + offspring.size(); ++i) {
-    const Traits& one = i < old ? population.traits[i] : offspring.traits[i - old];
+    const Traits& one = traitsOf(i);
     const double bar = i < old || one.complexity >= bars.size() ? kInfinity : bars[one.complexity];
     if (!std::isfinite(one.loss) || one.loss > bar) continue;
-    contenders.push_back({one.loss, static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
+    contenders.push_back(
+        {rounded(one.loss), static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
   }
   std::ranges::sort(contenders, std::less());
   Seen shapes(contenders.size());
   Niches niches;
   for (const Contender& one : contenders) {
-    if (!shapes.add((one.number < old ? population.traits[one.number] : offspring.traits[one.number - old]).shape)) {
-      continue;
-    }
+    if (!shapes.add(traitsOf(one.number).shape)) continue;
     if (niches.size() <= one.complexity) niches.resize(one.complexity + 1);
     std::vector<Contender>& niche = niches[one.complexity];
-    // The same values by another formula, which no rule knows to be the same.
-    if (!niche.empty() && one.loss <= niche.back().loss * (1 + kSameLoss)) continue;
-    niche.push_back(one);
+    // Of the same values by another formula, which no rule knows to be the same.
+    if (niche.empty() || one.loss != niche.back().loss) niche.push_back(one);
   }
   cut(niches, most);
   return niches;
@@ -232,10 +245,11 @@ void breed(const Island& island, const Grammar& grammar, const IslandOptions& op
   });
   brood.children.clear();
   Seen seen(island.population.size() + options.offspring);
-  for (const Traits& one : island.population.traits) seen.add(one.whole);
+  for (const Traits& one : island.population.traits) seen.add(one.whole, one.complexity);
   for (const Individuals& block : brood.blocks) {
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (seen.add(block.traits[i].whole)) brood.children.add(block.trees[i], block.traits[i]);
+      const Traits& child = block.traits[i];
+      if (seen.add(child.whole, child.complexity)) brood.children.add(block.trees[i], child);
     }
   }
 }

@@ -11,8 +11,9 @@ namespace {
 constexpr std::uint64_t kVariables = 0x7661, kNumbers = 0x6e75, kReciprocals = 0x7265;  // seeds
 constexpr std::uint64_t kAnyConstant = 0x9e6c63d0876a9a63u;                             // in shapes; odd
 constexpr std::uint64_t kSmall = 1 << 20;  // above the magnitudes that only constants have
+constexpr std::uint64_t kMinus = std::uint64_t{0} - 1;
 
-/// An odd number, so that products of such have reciprocals.
+/// Odd, since products of odd numbers have reciprocals.
 constexpr std::uint64_t randomOf(std::uint64_t seed, std::uint64_t value) { return combine(seed, value) | 1; }
 
 /// 1 / x modulo 2^64, by Newton's iteration (H. Warren, "Hacker's Delight", 2nd ed. 2012, 10-16).
@@ -22,83 +23,49 @@ constexpr std::uint64_t reciprocal(std::uint64_t x) {
   for (int bits = 5; bits < 64; bits *= 2) y *= 2 - x * y;
   return y;
 }
-constexpr std::uint64_t kPerConstant = reciprocal(kAnyConstant);
 
-/// What is known of a subtree.
+/// A subtree's value, and that of its shape, which has one number in the place of all constants.
 struct Value {
   std::uint64_t whole, shape;
-  unsigned marks;
+  unsigned is_constant;  ///< 1 if it is, else 0
 };
-constexpr unsigned kHasTerm = 1, kHasFactor = 2;  // as a sum, as a product: a constant, kAnyConstant in the shape
-constexpr unsigned kIsConstant = 4;
 
-constexpr Value constantOf(std::uint64_t whole) { return {whole, kAnyConstant, kHasTerm | kHasFactor | kIsConstant}; }
-constexpr Value kZero = {0, 0, kIsConstant}, kOne = {1, 1, kIsConstant};
-
-std::uint64_t wholeOf(double number) {
-  if (std::fabs(number) < 0x1p62) {
-    const auto whole = static_cast<std::int64_t>(number);
-    if (static_cast<double>(whole) == number) return static_cast<std::uint64_t>(whole);
-  }
-  return randomOf(kNumbers, std::bit_cast<std::uint64_t>(number));
+/// x + factor * y.
+constexpr Value sum(const Value& x, const Value& y, std::uint64_t factor) {
+  return {x.whole + factor * y.whole, x.shape + factor * y.shape, x.is_constant & y.is_constant};
 }
 
-/// x + y, or x - y for the sign -1.
-Value sum(const Value& x, const Value& y, std::uint64_t sign) {
-  const auto withoutTerm = [](const Value& value) {
-    return (value.marks & kHasTerm) != 0 ? value.shape - kAnyConstant : value.shape;
-  };
-  const unsigned has_term = (x.marks | y.marks) & kHasTerm;
-  return {x.whole + sign * y.whole, withoutTerm(x) + sign * withoutTerm(y) + (has_term != 0 ? kAnyConstant : 0),
-          has_term | (x.marks & y.marks & kIsConstant)};
+constexpr Value product(const Value& x, const Value& y) {
+  return {x.whole * y.whole, x.shape * y.shape, x.is_constant & y.is_constant};
 }
 
-std::uint64_t withoutFactor(const Value& value) {
-  return (value.marks & kHasFactor) != 0 ? value.shape * kPerConstant : value.shape;
-}
-
-Value product(const Value& x, const Value& y) {
-  const unsigned has_factor = (x.marks | y.marks) & kHasFactor;
-  return {x.whole * y.whole, withoutFactor(x) * withoutFactor(y) * (has_factor != 0 ? kAnyConstant : 1),
-          has_factor | (x.marks & y.marks & kIsConstant)};
-}
-
-Value quotient(const Value& x, const Value& y) {
-  const std::uint64_t shape = reciprocal(withoutFactor(y));
-  return product(x, {reciprocal(y.whole), (y.marks & kHasFactor) != 0 ? shape * kAnyConstant : shape, y.marks});
-}
+constexpr Value reciprocal(const Value& x) { return {reciprocal(x.whole), reciprocal(x.shape), x.is_constant}; }
 
 /// Of any other operator. The order of operands that may be exchanged does not matter.
 Value function(Op op, const Value* operands) {
-  const std::uint64_t seed = nameHashOf(op);
-  Value value{seed, seed, kIsConstant};
+  Value value{nameHashOf(op), nameHashOf(op), 1};
   const bool commutes = infoOf(op).has(OpProps::kCommutative);
   for (int i = 0; i < arityOf(op); ++i) {
-    const Value& operand = operands[i];
-    if (commutes && i < 2) {
-      value.whole += mix(operand.whole);
-      value.shape += mix(operand.shape);
-    } else {
-      value.whole = combine(value.whole, operand.whole);
-      value.shape = combine(value.shape, operand.shape);
-    }
-    value.marks &= operand.marks;
+    const auto& [whole, shape, is_constant] = operands[i];
+    const bool is_exchangeable = commutes && i < 2;
+    value.whole = is_exchangeable ? value.whole + mix(whole) : combine(value.whole, whole);
+    value.shape = is_exchangeable ? value.shape + mix(shape) : combine(value.shape, shape);
+    value.is_constant &= is_constant;
   }
-  return {value.whole | 1, value.shape | 1, value.marks};
+  return {value.whole | 1, value.shape | 1, value.is_constant};
 }
 
 /// `operands`: as many as the operator has.
 Value valueOf(Op op, const Value* operands) {
   const Value& x = operands[0];
   const Value& y = operands[1];
-  constexpr std::uint64_t kMinus = std::uint64_t{0} - 1;
   switch (op) {
     case Op::kAdd:
       return sum(x, y, 1);
     case Op::kSub:
       return sum(x, y, kMinus);
     case Op::kNeg:
-      return sum(kZero, x, kMinus);
+      return sum({0, 0, 1}, x, kMinus);
     case Op::kMul:
       return product(x, y);
     case Op::kSquare:
@@ -106,16 +73,26 @@ Value valueOf(Op op, const Value* operands) {
     case Op::kCube:
       return product(x, product(x, x));
     case Op::kDiv:
-      return quotient(x, y);
+      return product(x, reciprocal(y));
     case Op::kInv:
-      return quotient(kOne, x);
+      return reciprocal(x);
     default:
       return function(op, operands);
   }
 }
 
-/// Whether it is near 0, as only constants are.
-constexpr bool isSmall(std::uint64_t whole) { return whole + kSmall < 2 * kSmall; }
+Value valueOf(double constant) {
+  if (std::fabs(constant) < 0x1p62) {
+    const auto whole = static_cast<std::int64_t>(constant);
+    if (static_cast<double>(whole) == constant) return {static_cast<std::uint64_t>(whole), kAnyConstant, 1};
+  }
+  return {randomOf(kNumbers, std::bit_cast<std::uint64_t>(constant)), kAnyConstant, 1};
+}
+
+Value valueOfVariable(std::int32_t code) {
+  const std::uint64_t value = randomOf(kVariables, static_cast<std::uint32_t>(code));
+  return {value, value, 0};
+}
 
 }  // namespace
 
@@ -123,22 +100,23 @@ Identity identityOf(const TreeView& tree) {
   thread_local std::vector<Value> memory;
   if (memory.size() < tree.size() + 1) memory.resize(2 * tree.size() + 1);
   Value* end = memory.data();  // of the stack
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    const std::int32_t code = tree.codes[i];
+  const double* constant = tree.constants.data();
+  for (const std::int32_t code : tree.codes) {
     if (code > 0) {
       const Op op = kOpsByCode[static_cast<std::size_t>(code)];
       end -= arityOf(op);
-      const Value value = valueOf(op, end);
-      *end++ = (value.marks & kIsConstant) != 0 || isSmall(value.whole) ? constantOf(value.whole) : value;
-    } else if (code == kConstantCode) {
-      *end++ = constantOf(wholeOf(tree.constants[i]));
+      *end = valueOf(op, end);
+      const bool is_small = end->whole + kSmall < 2 * kSmall;  // of either sign
+      end->is_constant |= is_small ? 1U : 0U;
+      if (end->is_constant != 0) end->shape = kAnyConstant;
     } else {
-      const std::uint64_t value = randomOf(kVariables, static_cast<std::uint32_t>(code));
-      *end++ = {value, value, 0};
+      *end = code == kConstantCode ? valueOf(*constant) : valueOfVariable(code);
     }
+    ++end;
+    ++constant;
   }
   const Value& root = end[-1];
-  return {mix(root.shape), mix(root.whole), (root.marks & kIsConstant) != 0};
+  return {mix(root.shape), mix(root.whole), root.is_constant != 0};
 }
 
 }  // namespace srjit::search
