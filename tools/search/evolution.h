@@ -3,8 +3,8 @@
 //   Result<SearchResult> found = search(data, {.seconds = 60, .seed = 1});
 //   for (const Formula& formula : found->front.formulas()) ...
 //
-// Every island has a link of the target (link.h). Islands are in two groups; while the device evaluates the trees of
-// one, the host breeds those of the other. Each generation of a group: breed (island.h), losses on some rows, short
+// Every island has a link of the target (link.h). Islands are in three groups; while the device evaluates the
+// trees of two, the host breeds those of the third. Each generation of a group: breed (island.h), losses on some rows, short
 // fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are archived, and
 // every few generations become formulas of the front (formulas/polish.h).
 //

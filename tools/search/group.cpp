@@ -77,7 +77,6 @@ void Group::fit() {
       for (Traits& child : brood.children.traits) child.loss = usable(*loss++);
     }
     batch.has_losses = true;
-    candidates_ += losses.values.size();
   }
   forEach([&](Batch& batch) { submitFits(batch); });
 }
@@ -106,6 +105,7 @@ void Group::submitFits(Batch& batch) const {
 
 void Group::end() {
   for (Batch& batch : batches_) {
+    candidates_ += batch.trees.size();
     if (!batch.fits) continue;
     takeFits(batch, (*std::exchange(batch.fits, std::nullopt)).result().value());
     fits_ += batch.fitted.size();

@@ -94,7 +94,7 @@ class Breeder {
 /// By a hash, the least of the numbers that came with it. One of 64 bits may be taken for another by chance.
 class Seen {
  public:
-  explicit Seen(std::size_t most) { seen_.reserve(most); }
+  explicit Seen(std::size_t most) { seen_.reserve(static_cast<unsigned>(most)); }
   /// Whether `number` is the first with this hash, or less than those before.
   bool add(std::uint64_t hash, std::size_t number = 0) {
     const auto [place, is_first] = seen_.try_emplace(std::min(hash, kLargest), number);

@@ -1,9 +1,10 @@
 #include "tools/search/island.h"
 
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,14 +81,16 @@ TEST(SearchIsland, BreedsNoTreeTwiceAndNoneThatIsThere) {
   const IslandOptions options{.population = 50, .offspring = 400};
   Island island;
   island.population = individualsOf({{"x0 + x1", 0.5}, {"x0 * x1", 0.4}});
-  std::set<std::uint64_t> seen;
-  for (const Traits& one : island.population.traits) seen.insert(one.whole);
+  std::map<std::uint64_t, std::size_t> least;  // complexity, by what is the same
+  for (const Traits& one : island.population.traits) least[one.whole] = one.complexity;
   const Individuals offspring = offspringOf(island, grammar, options, 3);
   EXPECT_GT(offspring.size(), 100u);
   for (std::size_t i = 0; i < offspring.size(); ++i) {
     const Traits& child = offspring.traits[i];
     const Identity identity = identityOf(offspring.trees[i]);
-    EXPECT_TRUE(seen.insert(identity.whole).second);
+    const bool is_new = least.emplace(identity.whole, SIZE_MAX).second;
+    EXPECT_TRUE(is_new || child.complexity < least[identity.whole]) << "neither new nor simpler";
+    least[identity.whole] = child.complexity;
     EXPECT_FALSE(identity.is_constant);
     EXPECT_EQ(child.whole, identity.whole);
     EXPECT_EQ(child.shape, identity.shape);
@@ -112,6 +115,30 @@ TEST(SearchIsland, OfOneShapeTheBestSurvives) {
   survive(island, individualsOf({{"2 * x0", 0.5}, {"x0 * 3", 0.4}, {"x0 * x1", 0.5}}),
           {.population = 4, .patience = 10});
   EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x0 * 3", "x0 * x1"));
+}
+
+TEST(SearchIsland, OfOneFormulaTheSimplestSurvives) {
+  Island island;
+  survive(island, individualsOf({{"x0 * x1 + x0 * x2", 0.3 * (1 - 1e-9)}, {"x0 * (x1 + x2)", 0.3}, {"x0", 0.6}}),
+          {.population = 4, .patience = 10});
+  EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x0", "x0 * (x1 + x2)")) << "but for rounding";
+}
+
+TEST(SearchIsland, OfFullPopulationsTheWorstGiveWay) {
+  const IslandOptions options{.population = 4, .patience = 10};
+  const auto after = [&](std::initializer_list<Known> children) {
+    Island island;
+    survive(island, individualsOf({{"x0", 0.9}, {"x1", 0.8}, {"x0 * x1", 0.7}, {"x0 - x1", 0.6}}), options);
+    EXPECT_EQ(island.population.size(), 4u);
+    survive(island, individualsOf(children), options);
+    return textsOf(island.population);
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(after({{"x0 + x1", 0.95}}), ElementsAre("x1", "x0", "x0 - x1", "x0 * x1"));
+  EXPECT_THAT(after({{"x0 + x1", 0.65}}), ElementsAre("x1", "x0", "x0 - x1", "x0 + x1"));
+  EXPECT_THAT(after({{"sin(x0)", 0.99}}), ElementsAre("x1", "sin(x0)", "x0 - x1", "x0 * x1")) << "another niche";
+  EXPECT_THAT(after({{"cos(x0)", 0.5}, {"sin(x0)", 0.4}, {"exp(x0)", 0.45}}),
+              ElementsAre("x1", "sin(x0)", "exp(x0)", "x0 - x1"));
 }
 
 TEST(SearchIsland, BeginsAnewWithoutProgress) {

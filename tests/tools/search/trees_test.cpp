@@ -211,13 +211,10 @@ TEST(SearchIdentity, TheShapeIsWithoutConstants) {
   const auto of = [&](const char* text) { return identityOf(treeOf(text)[0]); };
   for (const auto& [one, other] :
        std::initializer_list<std::pair<const char*, const char*>>{{"2 * x0", "x0 * 3"},
-                                                                  {"2 * x0", "x0 * 0.25 * 7"},
-                                                                  {"x0 / 3", "0.5 * x0"},
-                                                                  {"x0 + 1.5 - 4", "3 + x0"},
-                                                                  {"3 - (x0 + 2)", "7 - x0"},
-                                                                  {"square(2 * x0)", "3 * (x0 * x0)"},
-                                                                  {"1 / (2 * x0)", "3 / x0"},
-                                                                  {"sin(1.5) + x0", "x0 - 4"}}) {
+                                                                  {"2 * x0", "x0 * (0.25 * 7)"},
+                                                                  {"x0 / 3", "x0 / 0.5"},
+                                                                  {"3 * sin(x1 + 0.5)", "sin(2 + x1) * 4"},
+                                                                  {"sin(1.5) + x0", "x0 + 4"}}) {
     EXPECT_EQ(of(one).shape, of(other).shape) << one << " and " << other;
     EXPECT_NE(of(one).whole, of(other).whole) << one << " and " << other;
   }
