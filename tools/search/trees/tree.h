@@ -99,8 +99,8 @@ class Trees {
   }
   void grow(std::size_t tokens);
   void write(const TreeView& part) noexcept {
-    std::ranges::copy(part.codes, codes_.data() + used_);
-    std::ranges::copy(part.constants, constants_.data() + used_);
+    std::copy_n(part.codes.data(), part.size(), codes_.data() + used_);
+    std::copy_n(part.constants.data(), part.size(), constants_.data() + used_);
     used_ += part.size();
   }
 
