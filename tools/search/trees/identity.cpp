@@ -12,6 +12,8 @@ constexpr std::uint64_t kVariables = 0x7661, kNumbers = 0x6e75, kReciprocals = 0
 constexpr std::uint64_t kAnyConstant = 0x9e6c63d0876a9a63u;                             // in shapes; odd
 constexpr std::uint64_t kSmall = 1 << 20;  // above the magnitudes that only constants have
 constexpr std::uint64_t kMinus = std::uint64_t{0} - 1;
+constexpr std::uint64_t kShapeMinus =
+    0xc2b2ae3d27d4eb4fu;  // odd: in shapes nothing cancels, since constants may differ
 
 /// Odd, since products of odd numbers have reciprocals.
 constexpr std::uint64_t randomOf(std::uint64_t seed, std::uint64_t value) { return combine(seed, value) | 1; }
@@ -30,16 +32,19 @@ struct Value {
   unsigned is_constant;  ///< 1 if it is, else 0
 };
 
-/// x + factor * y.
-constexpr Value sum(const Value& x, const Value& y, std::uint64_t factor) {
-  return {x.whole + factor * y.whole, x.shape + factor * y.shape, x.is_constant & y.is_constant};
+constexpr Value sum(const Value& x, const Value& y) {
+  return {x.whole + y.whole, x.shape + y.shape, x.is_constant & y.is_constant};
 }
+
+constexpr Value negation(const Value& x) { return {x.whole * kMinus, x.shape * kShapeMinus, x.is_constant}; }
 
 constexpr Value product(const Value& x, const Value& y) {
   return {x.whole * y.whole, x.shape * y.shape, x.is_constant & y.is_constant};
 }
 
-constexpr Value reciprocal(const Value& x) { return {reciprocal(x.whole), reciprocal(x.shape), x.is_constant}; }
+constexpr Value reciprocal(const Value& x) {
+  return {reciprocal(x.whole), randomOf(kReciprocals, x.shape), x.is_constant};
+}
 
 /// Of any other operator. The order of operands that may be exchanged does not matter.
 Value function(Op op, const Value* operands) {
@@ -61,11 +66,11 @@ Value valueOf(Op op, const Value* operands) {
   const Value& y = operands[1];
   switch (op) {
     case Op::kAdd:
-      return sum(x, y, 1);
+      return sum(x, y);
     case Op::kSub:
-      return sum(x, y, kMinus);
+      return sum(x, negation(y));
     case Op::kNeg:
-      return sum({0, 0, 1}, x, kMinus);
+      return negation(x);
     case Op::kMul:
       return product(x, y);
     case Op::kSquare:
