@@ -69,9 +69,9 @@ std::vector<std::uint32_t> bestColumns(const RowSet& rows) {
 }
 
 /// p0 a + p1 b + ... + p2; of a scaled loss, whose polishing scales and shifts, a + p0 b + ...
-Tree sumOf(std::span<const std::uint32_t> columns, bool is_scaled, const Grammar& grammar) {
+Expression sumOf(std::span<const std::uint32_t> columns, bool is_scaled, const Grammar& grammar) {
   const bool has_factors = grammar.has(Op::kMul), has_sums = grammar.has(Op::kAdd);
-  Tree tree;
+  std::vector<Token> tree;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     tree.push_back(Token::variable(columns[i]));
     if (has_factors && (i > 0 || !is_scaled)) {
@@ -80,7 +80,7 @@ Tree sumOf(std::span<const std::uint32_t> columns, bool is_scaled, const Grammar
     if (i > 0) tree.push_back(Token::operation(Op::kAdd));
   }
   if (has_sums && !is_scaled) tree.insert(tree.end(), {Token::constant(0), Token::operation(Op::kAdd)});
-  return tree;
+  return Expression::create(std::move(tree)).value();
 }
 
 /// Formulas of one column each, and of as many as the grammar admits.
@@ -88,8 +88,8 @@ std::vector<Finalist> linearFinalists(const SearchSetup& setup) {
   const std::vector<std::uint32_t> columns = bestColumns(setup.fitted);
   std::vector<Finalist> finalists;
   const auto add = [&](std::span<const std::uint32_t> some) {
-    const Tree tree = sumOf(some, isOfSquares(setup.loss), setup.grammar);
-    const bool is_admitted = setup.grammar.admits(tree);
+    const Expression tree = sumOf(some, isOfSquares(setup.loss), setup.grammar);
+    const bool is_admitted = setup.grammar.admits(tree.tokens());
     if (is_admitted) finalists.push_back({tree, 0});
     return is_admitted;
   };
@@ -154,15 +154,18 @@ Front roundInSlices(const Front& front, const Polisher& polisher, const std::sto
 
 }  // namespace
 
-void archive(std::vector<Archived>& archive, std::span<const Individual> individuals) {
-  for (const Individual& individual : individuals) {
-    if (!std::isfinite(individual.loss)) continue;
-    const auto place = std::ranges::lower_bound(archive, individual.complexity, {},
-                                                [](const Archived& entry) { return entry.individual.complexity; });
-    if (place == archive.end() || place->individual.complexity != individual.complexity) {
-      archive.insert(place, {individual, false});
-    } else if (isGain(individual.loss, place->individual.loss)) {
-      *place = {individual, false};
+void archive(std::vector<Archived>& archive, const Individuals& individuals) {
+  for (std::size_t i = 0; i < individuals.size(); ++i) {
+    const Traits& traits = individuals.traits[i];
+    if (!std::isfinite(traits.loss)) continue;
+    const auto place = std::ranges::lower_bound(archive, traits.complexity, {}, &Archived::complexity);
+    const bool is_new = place == archive.end() || place->complexity != traits.complexity;
+    if (!is_new && !isGain(traits.loss, place->loss)) continue;
+    Archived best{expressionOf(individuals.trees[i]), traits.complexity, traits.loss};
+    if (is_new) {
+      archive.insert(place, std::move(best));
+    } else {
+      *place = std::move(best);
     }
   }
 }
@@ -172,19 +175,19 @@ std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) 
   for (std::size_t link = 0; link < archives.size(); ++link) {
     double least = std::numeric_limits<double>::infinity();
     for (Archived& archived : archives[link]) {
-      if (!isGain(archived.individual.loss, least)) archived.is_polished = true;
-      least = std::min(least, archived.individual.loss);
+      if (!isGain(archived.loss, least)) archived.is_polished = true;
+      least = std::min(least, archived.loss);
       if (!archived.is_polished) candidates.push_back({&archived, link});
     }
   }
-  std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.archived->individual.loss; });
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.archived->loss; });
   return candidates;
 }
 
 void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front) {
   std::vector<Finalist> finalists;
   for (const Candidate& candidate : candidates) {
-    finalists.push_back({candidate.archived->individual.tree, candidate.link});
+    finalists.push_back({candidate.archived->tree, candidate.link});
   }
   polisher.polish(finalists, front);
   for (const Candidate& candidate : candidates) candidate.archived->is_polished = true;

@@ -17,7 +17,7 @@ namespace srjit::search {
 
 /// Takes trees that are the best of their complexity, by more than is worth a tree's polishing, to the archive of their
 /// link, whose complexities ascend. Losses that are not finite are left out.
-void archive(std::vector<Archived>& archive, std::span<const Individual> individuals);
+void archive(std::vector<Archived>& archive, const Individuals& individuals);
 
 /// An archived tree that was not polished. Borrowed from the archives.
 struct Candidate {

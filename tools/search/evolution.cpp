@@ -76,7 +76,7 @@ class Run {
   void takeTime() { state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - begun_).count(); }
 
  private:
-  using Groups = std::array<Group, 2>;
+  using Groups = std::array<Group, 3>;
 
   void generate(Groups& groups);
   void polishSome();
@@ -97,7 +97,7 @@ class Run {
 void Run::polishSome() {
   const std::vector<Candidate> candidates = unpolished(state_.archives);
   if (candidates.empty()) return;
-  const bool looks_exact = std::fabs(candidates.front().archived->individual.loss) < setup_.looks_exact;
+  const bool looks_exact = std::fabs(candidates.front().archived->loss) < setup_.looks_exact;
   if (state_.generations % kPolishEvery != 0 && !looks_exact) return;
   const std::span<const Candidate> all = candidates;
   polishCandidates(all.first(std::min(all.size(), kPolishedAtOnce)), polisher_, state_.front);
@@ -113,18 +113,20 @@ std::optional<SearchEnd> Run::reason() const {
 
 /// One generation of all islands.
 void Run::generate(Groups& groups) {
-  auto& [first, second] = groups;
-  // begin() takes longest: while one group breeds, the device and the host fit for the other. After the last step both
-  // have ended the same generation: what the first has begun since changes nothing of its islands.
-  first.fit();
-  second.begin();
-  first.end();
-  second.fit();
-  first.begin();
-  second.end();
+  // Three times the same, a group further each time: what a step waits for was submitted before another group bred.
+  // After the last step all have ended the same generation; what two of them have begun since changes no island.
+  for (std::size_t first = 0; first < groups.size(); ++first) {
+    groups[(first + 2) % groups.size()].begin();
+    groups[(first + 1) % groups.size()].fit();
+    groups[first].end();
+  }
   ++state_.generations;
-  state_.candidates = candidates_before_ + first.candidates() + second.candidates();
-  state_.fits = fits_before_ + first.fits() + second.fits();
+  state_.candidates = candidates_before_;
+  state_.fits = fits_before_;
+  for (const Group& group : groups) {
+    state_.candidates += group.candidates();
+    state_.fits += group.fits();
+  }
   for (const Island& island : state_.islands) archive(state_.archives[island.link], island.population);
   polishSome();
 }
@@ -151,13 +153,19 @@ SearchEnd Run::run() {
   if (const std::optional<SearchEnd> end = reason()) return *end;
   std::vector<std::size_t> numbers(state_.islands.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  const std::span<const std::size_t> all = numbers;
-  Groups groups = {Group(context, state_.islands, all.first(all.size() / 2)),
-                   Group(context, state_.islands, all.subspan(all.size() / 2))};
+  const auto groupOf = [&](std::size_t third) {
+    const std::size_t begin = numbers.size() * third / 3, end = numbers.size() * (third + 1) / 3;
+    return Group(context, state_.islands, std::span(numbers).subspan(begin, end - begin));
+  };
+  Groups groups = {groupOf(0), groupOf(1), groupOf(2)};
   const std::stop_token ended = timekeeper_.ended();
   SearchState complete;
   keep(state_, complete);
-  untilStopped(ended, [&] { groups[0].begin(); });
+  untilStopped(ended, [&] {
+    groups[0].begin();
+    groups[1].begin();
+    groups[0].fit();
+  });
   while (true) {
     if (!ended.stop_requested()) untilStopped(ended, [&] { generate(groups); });
     if (ended.stop_requested()) return dropGeneration(complete, groups);
@@ -168,7 +176,7 @@ SearchEnd Run::run() {
     const std::optional<SearchEnd> end = reason();
     if (options_.checkpoint) timekeeper_.onCaller([&] { options_.checkpoint(state_, end.has_value()); });
     if (end) {
-      timekeeper_.close();  // so that nobody waits for what the first group has begun
+      timekeeper_.close();  // so that nobody waits for what some groups have begun
       return *end;
     }
     keep(state_, complete);

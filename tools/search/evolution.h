@@ -3,10 +3,10 @@
 //   Result<SearchResult> found = search(data, {.seconds = 60, .seed = 1});
 //   for (const Formula& formula : found->front.formulas()) ...
 //
-// Every island has a link of the target (link.h). Islands are in two groups; while the device evaluates the trees of
-// one, the host breeds those of the other. Each generation of a group: breed (island.h), losses on some rows, short
-// fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are archived, and
-// every few generations become formulas of the front (formulas/polish.h).
+// Every island has a link of the target (link.h). Islands are in three groups; while the device evaluates the
+// trees of two, the host breeds those of the third. Each generation of a group: breed (island.h), losses on some rows,
+// short fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are
+// archived, and every few generations become formulas of the front (formulas/polish.h).
 //
 // The formulas depend on the data, the options and the seed, but neither on the number of threads nor on that of
 // devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,
@@ -34,7 +34,9 @@ inline constexpr double kMostHeldOut = 0.9;
 
 /// A tree that was the best of its complexity and link.
 struct Archived {
-  Individual individual;
+  Expression tree;
+  std::size_t complexity = 0;
+  double loss = 0;           ///< Traits::loss
   bool is_polished = false;  ///< or a simpler one is as good
 };
 

@@ -28,6 +28,8 @@ constexpr StandIn kStandIns[] = {
 constexpr std::size_t kScalingShare = 3;  // scaling may take this part of the largest complexity, 1 / 3
 
 constexpr std::size_t at(Op op) { return static_cast<std::size_t>(op); }
+/// Of a limit of nesting; limits may share one.
+constexpr std::uint64_t bitOf(std::size_t limit) { return std::uint64_t{1} << limit % 64; }
 
 /// A word of a list, and where it is.
 struct Word {
@@ -139,50 +141,46 @@ Result<Grammar> Grammar::create(GrammarOptions options, std::size_t variables) {
 
 Grammar::Grammar(GrammarOptions options, std::size_t variables)
     : options_(std::move(options)), variables_(variables), room_(options_.max_complexity) {
-  complexities_.fill(1);
+  for (std::size_t op = 0; op < kOpCount; ++op) roles_[op] = static_cast<Op>(op);
   for (const OperatorUse& use : options_.operators) {
     by_arity_[static_cast<std::size_t>(arityOf(use.op))].push_back(use.op);
-    complexities_[at(use.op)] = use.complexity;
-    uses_.set(at(use.op));
+    useOf(use.op) = {.complexity = use.complexity, .is_writable = true};
+    named_.set(at(use.op));
   }
-  for (std::size_t op = 0; op < kOpCount; ++op) roles_[op] = static_cast<Op>(op);
-  writable_ = uses_;
   for (const auto& [op, source] : kStandIns) {
-    if (writable_[at(op)] || !has(source)) continue;
-    writable_.set(at(op));
+    if (useOf(op).is_writable || !has(source)) continue;
+    useOf(op) = useOf(source);
     roles_[at(op)] = source;
-    complexities_[at(op)] = complexities_[at(source)];
   }
+  for (std::size_t op = 0; op < kOpCount; ++op) writable_[op] = useOf(static_cast<Op>(op)).is_writable;
   limits_ = options_.nesting;
   if (!options_.allow_self_nesting) {
     for (const Op op : kSeldomNested) limits_.push_back({op, op, 0});
   }
   std::erase_if(limits_,
                 [&](const NestingLimit& limit) { return !writable_[at(limit.outer)] || !writable_[at(limit.inner)]; });
-}
-
-std::size_t Grammar::complexityOf(const Token& token) const noexcept {
-  switch (token.kind) {
-    case Token::Kind::kConstant:
-    case Token::Kind::kParameter:
-      return options_.constant_complexity;
-    case Token::Kind::kVariable:
-      return options_.variable_complexity;
-    case Token::Kind::kOp:
-      return complexities_[at(token.op)];
+  for (std::size_t i = 0; i < limits_.size(); ++i) {
+    for (std::size_t op = 0; op < kOpCount; ++op) {
+      if (isOf(static_cast<Op>(op), limits_[i].inner)) useOf(static_cast<Op>(op)).inner |= bitOf(i);
+      if (isOf(static_cast<Op>(op), limits_[i].outer)) useOf(static_cast<Op>(op)).outer |= bitOf(i);
+    }
   }
-  __builtin_unreachable();
 }
 
 std::size_t Grammar::complexityOf(std::span<const Token> tokens) const noexcept {
   std::size_t sum = 0;
-  for (const Token& token : tokens) sum += complexityOf(token);
+  for (const Token& token : tokens) sum += complexityOf(codeOf(token));
   return sum;
 }
 
 Grammar Grammar::within(std::span<const Token> wrapper) const {
   Grammar inner = *this;
-  inner.wrapper_.insert(inner.wrapper_.begin(), wrapper.begin(), wrapper.end());
+  std::vector<std::int32_t> codes;
+  for (const Token& token : wrapper) {
+    codes.push_back(codeOf(token));
+    if (token.kind == Token::Kind::kOp) inner.wrapped_.add(inner.useOf(token.op));
+  }
+  inner.wrapper_.insert(inner.wrapper_.begin(), codes.begin(), codes.end());
   inner.room_ -= std::min(room_, complexityOf(wrapper));
   return inner;
 }
@@ -203,44 +201,50 @@ std::vector<Token> Grammar::scaling() const {
 }
 
 bool Grammar::admits(std::span<const Token> tokens) const {
-  const auto isWritable = [&](const Token& token) { return token.kind != Token::Kind::kOp || writable_[at(token.op)]; };
-  return complexityOf(tokens) <= room_ && std::ranges::all_of(tokens, isWritable) && keepsNesting(tokens);
+  Trees tree;
+  tree.add(tokens);
+  return admit(tree[0]).has_value();
 }
 
-bool Grammar::keepsNesting(std::span<const Token> tokens) const {
-  std::array<unsigned, kOpCount> uses{};
-  const auto isOf = [&](const Token& token, Op op) { return token.op == op || roles_[at(token.op)] == op; };
-  const auto forEachToken = [&](const auto& call) {
-    for (const std::span<const Token> part : {tokens, std::span<const Token>(wrapper_)}) {
-      for (const Token& token : part) call(token);
+std::optional<std::size_t> Grammar::admit(const TreeView& tree) const {
+  std::size_t complexity = 0;
+  bool is_writable = true;
+  Seen seen = wrapped_;
+  for (const std::int32_t code : tree.codes) {
+    if (code <= 0) {
+      complexity += complexityOf(code);
+      continue;
     }
-  };
-  forEachToken([&](const Token& token) {
-    if (token.kind != Token::Kind::kOp) return;
-    ++uses[at(token.op)];
-    if (roles_[at(token.op)] != token.op) ++uses[at(roles_[at(token.op)])];
-  });
-  thread_local std::vector<unsigned> counts;  // by value on the stack: the most `inner` on a path of it
-  for (const NestingLimit& limit : limits_) {
-    const unsigned self = limit.outer == limit.inner ? 1 : 0;
-    if (uses[at(limit.outer)] == 0 || uses[at(limit.inner)] <= limit.most + self) continue;
-    counts.clear();
-    bool is_kept = true;
-    forEachToken([&](const Token& token) {
-      unsigned most = 0;
-      for (int i = 0; i < token.arity(); ++i) {
-        most = std::max(most, counts.back());
-        counts.pop_back();
-      }
-      if (token.kind == Token::Kind::kOp) {
-        is_kept = is_kept && !(isOf(token, limit.outer) && most > limit.most);
-        most += isOf(token, limit.inner) ? 1 : 0;
-      }
-      counts.push_back(most);
-    });
-    if (!is_kept) return false;
+    const Use& use = uses_[static_cast<std::size_t>(code)];
+    complexity += use.complexity;
+    is_writable = is_writable && use.is_writable;
+    seen.add(use);
   }
-  return true;
+  if (!is_writable || complexity > room_) return {};
+  for (std::size_t i = 0; seen.doubts != 0 && i < limits_.size(); ++i) {
+    if ((seen.doubts & bitOf(i)) != 0 && !keeps(tree, limits_[i])) return {};
+  }
+  return complexity;
+}
+
+bool Grammar::keeps(const TreeView& tree, const NestingLimit& limit) const {
+  thread_local std::vector<unsigned> memory;  // by value on the stack: the most `inner` on a path of it
+  if (memory.size() < tree.size() + wrapper_.size()) memory.resize(2 * (tree.size() + wrapper_.size()));
+  unsigned* end = memory.data();
+  bool is_kept = true;
+  for (const std::span<const std::int32_t> part : {tree.codes, std::span<const std::int32_t>(wrapper_)}) {
+    for (const std::int32_t code : part) {
+      unsigned most = 0;
+      for (int i = arityOf(code); i > 0; --i) most = std::max(most, *--end);
+      if (code > 0) {
+        const Op op = kOpsByCode[static_cast<std::size_t>(code)];
+        is_kept = is_kept && !(isOf(op, limit.outer) && most > limit.most);
+        most += isOf(op, limit.inner) ? 1 : 0;
+      }
+      *end++ = most;
+    }
+  }
+  return is_kept;
 }
 
 }  // namespace srjit::search

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "ir/expression.h"
 #include "ir/ops.h"
 #include "passes/simplify_expression.h"
+#include "tools/search/trees/tree.h"
 
 namespace srjit::search {
 
@@ -63,7 +66,7 @@ class Grammar {
   std::size_t variables() const noexcept { return variables_; }
   /// The operators of this arity; there may be none.
   std::span<const Op> operatorsOf(int arity) const noexcept { return by_arity_[static_cast<std::size_t>(arity)]; }
-  bool has(Op op) const noexcept { return uses_[static_cast<std::size_t>(op)]; }  ///< whether it is named
+  bool has(Op op) const noexcept { return named_[static_cast<std::size_t>(op)]; }  ///< whether it is named
 
   /// The operators that a formula may have: the named ones and their stand-ins.
   const OperatorSet& writable() const noexcept { return writable_; }
@@ -79,26 +82,50 @@ class Grammar {
   /// b and a of a + b f as tokens that follow f; only b if there is no add.
   std::vector<Token> scaling() const;
 
-  /// What a token adds to the complexity. An operator that formulas may not have adds 1.
-  std::size_t complexityOf(const Token& token) const noexcept;
+  /// What the token of a code adds to the complexity. An operator that formulas may not have adds 1.
+  std::size_t complexityOf(std::int32_t code) const noexcept {
+    if (code > 0) return uses_[static_cast<std::size_t>(code)].complexity;
+    return code == kConstantCode || isParameterCode(code) ? options_.constant_complexity : options_.variable_complexity;
+  }
   std::size_t complexityOf(std::span<const Token> tokens) const noexcept;
 
-  /// Whether postfix `tokens`, a valid tree, have writable operators only, and with the wrapper are within the largest
-  /// complexity and the limits of nesting.
+  /// The complexity of a tree, if it has writable operators only, and with the wrapper is within the largest complexity
+  /// and the limits of nesting. `tokens`, `tree`: valid.
+  std::optional<std::size_t> admit(const TreeView& tree) const;
   bool admits(std::span<const Token> tokens) const;
 
  private:
   explicit Grammar(GrammarOptions options, std::size_t variables);
-  bool keepsNesting(std::span<const Token> tokens) const;
+  /// How formulas may use an operator.
+  struct Use {
+    std::uint32_t complexity = 1;
+    bool is_writable = false;
+    std::uint64_t inner = 0, outer = 0;  ///< bits of the limits that it is the inner, or the outer operator of
+  };
+
+  Use& useOf(Op op) noexcept { return uses_[static_cast<std::size_t>(codeOf(op))]; }
+  /// Whether an operator is, or stands for, another.
+  bool isOf(Op op, Op other) const noexcept { return op == other || roles_[static_cast<std::size_t>(op)] == other; }
+  /// Operators of some tokens: bits of their limits, and of those that both operators of a limit are there for.
+  struct Seen {
+    std::uint64_t inner = 0, outer = 0, doubts = 0;
+    void add(const Use& use) noexcept {
+      doubts |= (inner & use.outer) | (outer & use.inner);
+      inner |= use.inner;
+      outer |= use.outer;
+    }
+  };
+  bool keeps(const TreeView& tree, const NestingLimit& limit) const;
 
   GrammarOptions options_;
   std::size_t variables_;
   std::vector<NestingLimit> limits_;  ///< of writable operators
   std::array<std::vector<Op>, kMaxArity + 1> by_arity_;
   std::array<Op, kOpCount> roles_{};  ///< what an operator stands for: itself, or a named operator
-  std::array<unsigned, kOpCount> complexities_{};
-  OperatorSet uses_, writable_;
-  std::vector<Token> wrapper_;
+  OperatorSet named_, writable_;
+  std::array<Use, kMostOps> uses_{};   ///< by code
+  std::vector<std::int32_t> wrapper_;  ///< codes
+  Seen wrapped_;                       ///< of the wrapper
   std::size_t room_;
 };
 

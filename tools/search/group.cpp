@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ir/mix.h"
+#include "ir/numbers/random.h"
 #include "runtime/platform/deadline.h"
 #include "tools/search/closing.h"
 
@@ -48,7 +49,7 @@ void Group::begin() {
 }
 
 void Group::begin(Batch& batch) const {
-  batch.offspring.resize(batch.islands.size());
+  batch.broods.resize(batch.islands.size());
   // Only loops of breeding are cancelled, never those of an engine. An isolated context does not take the state of the
   // context around it when it is first used, so it may be cancelled before.
   tbb::task_group_context breeding(tbb::task_group_context::isolated);
@@ -56,18 +57,14 @@ void Group::begin(Batch& batch) const {
   tbb::parallel_for(
       std::size_t{0}, batch.islands.size(),
       [&](std::size_t i) {
-        batch.offspring[i] =
-            breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed);
+        breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed,
+              batch.broods[i]);
       },
       breeding);
   if (context_->ended.stop_requested()) throwError(stoppedByCaller());
   batch.trees.clear();
-  for (const std::vector<Individual>& children : batch.offspring) {
-    for (const Individual& child : children) batch.trees.push_back(child.tree);
-  }
-  if (batch.trees.empty()) return;
-  batch.tokens.set(batch.trees);
-  batch.losses = context_->screen.submitLoss(batch.tokens, batch.link);
+  for (const Brood& brood : batch.broods) batch.trees.append(brood.children.trees);
+  if (batch.trees.size() > 0) batch.losses = context_->screen.submitLoss(batch.trees, batch.link);
 }
 
 void Group::fit() {
@@ -76,11 +73,10 @@ void Group::fit() {
     if (!batch.losses) continue;
     const Losses losses = (*std::exchange(batch.losses, std::nullopt)).result().value();
     auto loss = losses.values.begin();
-    for (std::vector<Individual>& children : batch.offspring) {
-      for (Individual& child : children) child.loss = usable(*loss++);
+    for (Brood& brood : batch.broods) {
+      for (Traits& child : brood.children.traits) child.loss = usable(*loss++);
     }
     batch.has_losses = true;
-    candidates_ += losses.values.size();
   }
   forEach([&](Batch& batch) { submitFits(batch); });
 }
@@ -89,28 +85,27 @@ void Group::submitFits(Batch& batch) const {
   batch.fitted.clear();
   std::vector<std::vector<std::size_t>> chosen(batch.islands.size());
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-    const std::vector<Individual>& children = batch.offspring[i];
+    const Individuals& children = batch.broods[i].children;
     const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
-    chosen[i] = worthFitting((*islands_)[batch.islands[i]], children, context_->island, most);
+    if (most > 0) chosen[i] = worthFitting((*islands_)[batch.islands[i]], children, context_->island, most);
   });
-  FitBatch trees;
-  std::vector<double> values;
+  FitBatch fits;
   for (std::size_t i = 0; i < batch.islands.size(); ++i) {
     for (const std::size_t number : chosen[i]) {
-      Individual& child = batch.offspring[i][number];
-      for (const Exponents exponents : waysToFit(child.tree)) {
-        if (constantsIn(child.tree, exponents) == 0) continue;
-        trees.trees.add(withoutConstants(child.tree, values, exponents));
-        trees.starts.insert(trees.starts.end(), values.begin(), values.end());
-        batch.fitted.push_back({&child, exponents});
+      const TreeView tree = batch.broods[i].children.trees[number];
+      for (const Exponents exponents : waysToFit(tree)) {
+        if (constantsIn(tree, exponents) == 0) continue;
+        fits.add(tree, exponents);
+        batch.fitted.push_back({i, number, exponents});
       }
     }
   }
-  if (!batch.fitted.empty()) batch.fits = context_->screen.submitFit(trees, batch.link, context_->fit_iterations);
+  if (!batch.fitted.empty()) batch.fits = context_->screen.submitFit(fits, batch.link, context_->fit_iterations);
 }
 
 void Group::end() {
   for (Batch& batch : batches_) {
+    candidates_ += batch.trees.size();
     if (!batch.fits) continue;
     takeFits(batch, (*std::exchange(batch.fits, std::nullopt)).result().value());
     fits_ += batch.fitted.size();
@@ -118,13 +113,13 @@ void Group::end() {
   // Before any island changes, since trees come from others.
   for (Batch& batch : batches_) {
     for (std::size_t i = 0; i < batch.islands.size(); ++i) {
-      immigrate((*islands_)[batch.islands[i]], batch.offspring[i]);
+      immigrate((*islands_)[batch.islands[i]], batch.broods[i].children);
     }
   }
   forEach([&](Batch& batch) {
     batch.has_losses = false;
     tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-      survive((*islands_)[batch.islands[i]], std::move(batch.offspring[i]), context_->island);
+      survive((*islands_)[batch.islands[i]], batch.broods[i].children, context_->island);
     });
   });
 }
@@ -132,38 +127,43 @@ void Group::end() {
 void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const {
   for (const Batch& batch : batches_) {
     if (!batch.has_losses) continue;
-    for (const std::vector<Individual>& children : batch.offspring) archive(archives[batch.link], children);
+    for (const Brood& brood : batch.broods) archive(archives[batch.link], brood.children);
   }
 }
 
 void Group::takeFits(Batch& batch, const Fits& fits) const {
-  std::size_t at = 0;
+  auto value = fits.parameters.begin();
   for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
     // That of kept whole exponents comes first, and leaves them whole.
-    const auto [fitted, exponents] = batch.fitted[i];
-    Individual& child = *fitted;
-    const std::span<const double> values = std::span(fits.parameters).subspan(at, constantsIn(child.tree, exponents));
-    at += values.size();
+    const auto [island, number, exponents] = batch.fitted[i];
+    Individuals& children = batch.broods[island].children;
+    const TreeView child = children.trees[number];
+    const auto values = std::span(value, constantsIn(child, exponents));
+    value += static_cast<std::ptrdiff_t>(values.size());
     const double loss = usable(fits.losses.values[i]);
-    const bool is_finite = std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
-    if (!is_finite || !(loss < child.loss)) continue;
-    setConstants(child.tree, values, exponents);
-    child.whole = canonicalOf(child.tree).whole;
-    child.loss = loss;
+    const bool is_finite = std::ranges::all_of(values, [](double one) { return std::isfinite(one); });
+    Traits& traits = children.traits[number];
+    if (!is_finite || !(loss < traits.loss)) continue;
+    const std::span<double> constants = children.trees.constantsOf(number);
+    auto next = values.begin();
+    forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
+    traits.whole = identityOf(child).whole;
+    traits.loss = loss;
   }
 }
 
-void Group::immigrate(const Island& island, std::vector<Individual>& offspring) const {
+void Group::immigrate(const Island& island, Individuals& offspring) const {
   Random random(combine(combine(combine(context_->seed, island.number), island.generation), kMigrationSeed));
   if (island.generation < island.born + kAloneFor || !random.chance(kMigration)) return;
   std::vector<const Island*> others;
   for (const Island& other : *islands_) {
-    if (other.number != island.number && other.link == island.link && !other.population.empty())
+    if (other.number != island.number && other.link == island.link && other.population.size() > 0)
       others.push_back(&other);
   }
   if (others.empty()) return;
-  const std::vector<Individual>& from = others[random.below(others.size())]->population;
-  offspring.push_back(from[random.below(from.size())]);
+  const Individuals& from = others[random.below(others.size())]->population;
+  const std::size_t number = random.below(from.size());
+  offspring.add(from.trees[number], from.traits[number]);
 }
 
 }  // namespace srjit::search

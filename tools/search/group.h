@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <stop_token>
-#include <utility>
 #include <vector>
 
 #include "tools/search/evolution.h"
@@ -48,23 +47,26 @@ class Group {
   std::uint64_t fits() const noexcept { return fits_; }
 
  private:
+  /// A child whose constants are fitted: its island's place in the batch, and its number there.
+  struct Fitted {
+    std::size_t island, number;
+    Exponents exponents;
+  };
   /// Some islands of one link, whose trees are evaluated together.
   struct Batch {
     std::size_t link;
     std::vector<std::size_t> islands;
-    std::vector<std::vector<Individual>> offspring = {};  ///< by island
-    std::vector<std::span<const Token>> trees = {};       ///< of all offspring, and
-    TokenBatch tokens = {};                               ///< the same as arrays; both kept for their memory
-    std::optional<Pending<Losses>> losses = {};           ///< of all offspring, in order
-    bool has_losses = false;                              ///< of the offspring, which are there
-    /// The children that `fits` are of, and which constants of each.
-    std::vector<std::pair<Individual*, Exponents>> fitted = {};
+    std::vector<Brood> broods = {};              ///< by island
+    Trees trees = {};                            ///< of all their children; kept for its memory
+    std::optional<Pending<Losses>> losses = {};  ///< of all children, in order
+    bool has_losses = false;                     ///< of the children, which are there
+    std::vector<Fitted> fitted = {};             ///< the children that `fits` are of
     std::optional<Pending<Fits>> fits = {};
   };
   void begin(Batch& batch) const;
   void submitFits(Batch& batch) const;
   void takeFits(Batch& batch, const Fits& fits) const;
-  void immigrate(const Island& island, std::vector<Individual>& offspring) const;
+  void immigrate(const Island& island, Individuals& offspring) const;
   /// Calls `step` for every batch, on several threads.
   template <class Step>
   void forEach(const Step& step);

@@ -1,18 +1,20 @@
 #include "tools/search/island.h"
 
-#include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
-#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/DenseMap.h>
 
 #include "ir/mix.h"
+#include "tools/search/trees/variation.h"
 
 namespace srjit::search {
 namespace {
@@ -22,76 +24,94 @@ constexpr double kCrossover = 0.4;       // of the children
 constexpr double kSecondMutation = 0.3;  // of those that are mutated
 constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
 constexpr std::size_t kTournament = 4;
+constexpr std::size_t kBlock = 64;            // children that one task breeds
 constexpr double kFreshBlood = 0.02;          // random trees among the children
 constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
 constexpr double kProgress = 0.01;            // of a record, that a loss must be below it
 constexpr double kRoundingLoss = 1e-16;       // below it is rounding
-constexpr double kSameLoss = 1e-7;            // share of a loss within which another one is of the same values
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kLossBits = 20;  // losses that agree in so many bits of the significand are of the same values
 
-const Individual& chooseParent(const Island& island, Random& random) {
-  const auto one = [&]() -> const Individual& { return island.population[random.below(island.population.size())]; };
-  const Individual* best = &one();
-  if (random.chance(kUniformParent)) return *best;
+/// The number of one of the population.
+std::size_t chooseParent(const Individuals& population, Random& random) {
+  std::size_t best = random.below(population.size());
+  if (random.chance(kUniformParent)) return best;
   for (std::size_t i = 1; i < kTournament; ++i) {
-    const Individual& other = one();
-    if (other.loss < best->loss) best = &other;
+    const std::size_t other = random.below(population.size());
+    if (population.traits[other].loss < population.traits[best].loss) best = other;
   }
-  return *best;
+  return best;
 }
 
-Tree makeChild(const Island& island, const Grammar& grammar, Random& random) {
-  if (island.population.empty() || random.chance(kFreshBlood)) {
-    const std::size_t most = std::min(kFirstComplexity, grammar.room());
-    return randomTree(grammar, 1 + random.below(most), random);
-  }
-  const Individual& mother = chooseParent(island, random);
-  Tree child;
-  if (random.chance(kCrossover)) {
-    child = crossover(mother.tree, chooseParent(island, random).tree, random);
-    if (!random.chance(kSecondMutation)) return child;
-  } else {
-    child = mother.tree;
-    if (random.chance(kSecondMutation)) mutate(child, grammar, random);
-  }
-  mutate(child, grammar, random);
-  return child;
-}
-
-struct Child {
-  Individual individual;
-  bool is_good = false;
-};
-
-Child breedOne(const Island& island, const Grammar& grammar, Random random) {
-  Child child;
-  for (int attempt = 0; attempt < kAttempts && !child.is_good; ++attempt) {
-    const Tree tree = makeChild(island, grammar, random);
-    if (!grammar.admits(tree)) continue;
-    const Canonical form = canonicalOf(tree);
-    if (form.is_constant) continue;
-    // Copied, so that it takes no more memory than it needs.
-    child = {{.tree = Tree(tree), .complexity = grammar.complexityOf(tree), .shape = form.shape, .whole = form.whole},
-             true};
-  }
-  return child;
-}
-
-/// Numbers that were seen. One that is a hash of 64 bits may be taken for another by chance.
-class Seen {
+/// Makes children of an island's population, one after another. Its memory is used again.
+class Breeder {
  public:
-  explicit Seen(std::size_t most) { seen_.reserve(most); }
-  /// Whether it is the first time.
-  bool add(std::uint64_t hash) { return seen_.insert(std::min(hash, kLargest)).second; }
+  Breeder(const Individuals& population, const Grammar& grammar) : population_(population), grammar_(grammar) {}
+
+  /// Adds a child that the grammar admits, if one is found.
+  void addChild(Individuals& to, Random random) {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      putChild(to.trees, random);
+      const TreeView child = to.trees.open();
+      if (const std::optional<std::size_t> complexity = grammar_.admit(child)) {
+        const Identity identity = identityOf(child);
+        if (!identity.is_constant) {
+          to.trees.close();
+          to.traits.push_back({.shape = identity.shape, .whole = identity.whole, .complexity = *complexity});
+          return;
+        }
+      }
+      to.trees.drop();
+    }
+  }
 
  private:
-  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the set has a use for larger ones
+  void putChild(Trees& to, Random& random) {
+    if (population_.size() == 0 || random.chance(kFreshBlood)) {
+      const std::size_t most = std::min(kFirstComplexity, grammar_.room());
+      putRandomTree(to, grammar_, 1 + random.below(most), random);
+      return;
+    }
+    const TreeView mother = population_.trees[chooseParent(population_, random)];
+    std::optional<Edit> first;
+    if (random.chance(kCrossover)) {
+      first = crossover(mother, population_.trees[chooseParent(population_, random)], random);
+      if (!random.chance(kSecondMutation)) return to.put(mother, *first);
+    } else if (random.chance(kSecondMutation)) {
+      first = mutation(mother, grammar_, random, tokens_);
+    }
+    between_.drop();
+    if (first) between_.put(mother, *first);
+    const TreeView tree = first ? between_.open() : mother;
+    to.put(tree, mutation(tree, grammar_, random, tokens_));
+  }
 
-  llvm::DenseSet<std::uint64_t> seen_;
+  const Individuals& population_;
+  const Grammar& grammar_;
+  Trees between_, tokens_;  ///< a child between two changes; the tokens of a change
+};
+
+/// By a hash, the least of the numbers that came with it. One of 64 bits may be taken for another by chance.
+class Seen {
+ public:
+  explicit Seen(std::size_t most) { seen_.reserve(static_cast<unsigned>(most)); }
+  /// Whether `number` is the first with this hash, or less than those before.
+  bool add(std::uint64_t hash, std::size_t number = 0) {
+    const auto [place, is_first] = seen_.try_emplace(std::min(hash, kLargest), number);
+    const bool is_less = is_first || number < place->second;
+    if (is_less) place->second = number;
+    return is_less;
+  }
+
+ private:
+  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the map has a use for larger ones
+
+  llvm::DenseMap<std::uint64_t, std::size_t> seen_;
 };
 
 /// What selection goes by.
 struct Contender {
-  double loss;
+  double loss;  ///< rounded
   std::uint32_t complexity, number;
 
   /// Whether it is to be kept before another, within a niche or of one shape.
@@ -100,51 +120,100 @@ struct Contender {
   }
 };
 
-/// Numbers of the individuals: first the best of each complexity, then the second best of each, and so on, those of one
-/// rank by loss. Of equal shapes only the best one is there, and no loss that is not finite.
-std::vector<std::size_t> byNicheRank(std::span<const Individual* const> individuals) {
-  struct Niche {
-    std::uint32_t taken = 0;
-    double last_loss = -std::numeric_limits<double>::infinity();
+/// Towards 0, so that of formulas of the same values, which rounding may tell apart, the simplest one comes first.
+double rounded(double loss) {
+  constexpr std::uint64_t kDropped = (std::uint64_t{1} << (std::numeric_limits<double>::digits - 1 - kLossBits)) - 1;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(loss) & ~kDropped);
+}
+
+/// By complexity: individuals, the best first.
+using Niches = std::vector<std::vector<Contender>>;
+
+/// Leaves the `most` that come first: the best of each niche, then the second best of each, and so on, those of one
+/// rank by loss.
+void cut(Niches& niches, std::size_t most) {
+  std::vector<Contender> last;  // of the rank for which there is no room for all
+  std::size_t rank = 0;
+  for (std::size_t left = most;; ++rank) {
+    last.clear();
+    for (const std::vector<Contender>& niche : niches) {
+      if (niche.size() > rank) last.push_back(niche[rank]);
+    }
+    if (last.empty()) return;
+    if (last.size() > left) {
+      std::ranges::sort(last, std::less());
+      last.resize(left);
+      break;
+    }
+    left -= last.size();
+  }
+  for (std::vector<Contender>& niche : niches) niche.resize(std::min(niche.size(), rank));
+  for (const Contender& one : last) niches[one.complexity].push_back(one);
+}
+
+/// By complexity: losses above which a child has no chance to be among `most`, since so many are in the population.
+std::vector<double> barsOf(const Individuals& population, std::size_t most) {
+  if (population.size() < most) return {};
+  std::vector<std::size_t> sizes;
+  std::vector<double> bars;
+  for (const Traits& one : population.traits) {
+    sizes.resize(one.complexity + 1);
+    bars.resize(one.complexity + 1);
+    ++sizes[one.complexity];
+    bars[one.complexity] = one.loss;  // the worst of a niche comes last
+  }
+  const std::size_t largest = std::ranges::max(sizes);
+  double worst = -kInfinity;  // of the last rank
+  for (std::size_t c = 0; c < sizes.size(); ++c) {
+    if (sizes[c] == largest) worst = std::max(worst, bars[c]);
+  }
+  for (std::size_t c = 0; c < sizes.size(); ++c) {
+    if (sizes[c] < largest) bars[c] = sizes[c] + 1 == largest ? std::max(worst, bars[c]) : kInfinity;
+  }
+  return bars;
+}
+
+/// The best `most` of the population, which come first in numbers, and the offspring. Of equal shapes only the best one
+/// is there, and no loss that is not finite.
+Niches select(const Individuals& population, const Individuals& offspring, std::size_t most) {
+  const std::vector<double> bars = barsOf(population, most);
+  const std::size_t old = population.size();
+  const auto traitsOf = [&](std::size_t number) -> const Traits& {
+    return number < old ? population.traits[number] : offspring.traits[number - old];
   };
   std::vector<Contender> contenders;
-  contenders.reserve(individuals.size());
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < individuals.size(); ++i) {
-    const Individual& one = *individuals[i];
-    most = std::max(most, one.complexity);
-    if (!std::isfinite(one.loss)) continue;
-    contenders.push_back({one.loss, static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
+  for (std::size_t i = 0; i < old + offspring.size(); ++i) {
+    const Traits& one = traitsOf(i);
+    const double bar = i < old || one.complexity >= bars.size() ? kInfinity : bars[one.complexity];
+    if (!std::isfinite(one.loss) || one.loss > bar) continue;
+    contenders.push_back(
+        {rounded(one.loss), static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
   }
   std::ranges::sort(contenders, std::less());
   Seen shapes(contenders.size());
-  std::vector<Niche> niches(most + 1);
-  std::vector<std::vector<std::size_t>> ranks;
+  Niches niches;
   for (const Contender& one : contenders) {
-    if (!shapes.add(individuals[one.number]->shape)) continue;
-    Niche& niche = niches[one.complexity];
-    // The same values by another formula, which no rule knows to be the same.
-    if (niche.taken > 0 && one.loss <= niche.last_loss * (1 + kSameLoss)) continue;
-    niche.last_loss = one.loss;
-    if (niche.taken == ranks.size()) ranks.emplace_back();
-    ranks[niche.taken++].push_back(one.number);
+    if (!shapes.add(traitsOf(one.number).shape)) continue;
+    if (niches.size() <= one.complexity) niches.resize(one.complexity + 1);
+    std::vector<Contender>& niche = niches[one.complexity];
+    // Of the same values by another formula, which no rule knows to be the same.
+    if (niche.empty() || one.loss != niche.back().loss) niche.push_back(one);
   }
-  std::vector<std::size_t> order;
-  for (const std::vector<std::size_t>& rank : ranks) order.insert(order.end(), rank.begin(), rank.end());
-  return order;
+  cut(niches, most);
+  return niches;
 }
 
 /// Takes the least losses up to each complexity to the records of the island. Gives whether one of them fell by more
 /// than rounding and a hundredth.
 bool comesForward(Island& island) {
   bool is_better = false;
-  double least = std::numeric_limits<double>::infinity();
-  for (const Individual& individual : island.population) {
-    least = std::min(least, individual.loss);
-    if (island.records.size() <= individual.complexity) {
-      island.records.resize(individual.complexity + 1, std::numeric_limits<double>::infinity());
+  double least = kInfinity;
+  for (const Traits& one : island.population.traits) {
+    least = std::min(least, one.loss);
+    if (island.records.size() <= one.complexity) {
+      island.records.resize(one.complexity + 1, kInfinity);
     }
-    double& record = island.records[individual.complexity];
+    double& record = island.records[one.complexity];
     if (std::isfinite(record) && !(least < record - std::max(kProgress * std::fabs(record), kRoundingLoss))) continue;
     record = least;
     is_better = true;
@@ -152,46 +221,52 @@ bool comesForward(Island& island) {
   return is_better;
 }
 
-/// The population, and behind it the offspring.
-std::vector<const Individual*> pointersTo(std::span<const Individual> population,
-                                          std::span<const Individual> offspring) {
-  std::vector<const Individual*> all;
-  for (const Individual& individual : population) all.push_back(&individual);
-  for (const Individual& individual : offspring) all.push_back(&individual);
-  return all;
-}
-
 }  // namespace
 
-std::vector<Individual> breed(const Island& island, const Grammar& grammar, const IslandOptions& options,
-                              std::uint64_t seed) {
-  std::vector<Child> children(options.offspring);
-  const std::uint64_t base = combine(combine(seed, island.number), island.generation);
-  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, children.size(), 16), [&](const auto& range) {
-    for (std::size_t c = range.begin(); c < range.end(); ++c) {
-      children[c] = breedOne(island, grammar, Random(combine(base, c)));
-    }
-  });
-  Seen seen(island.population.size() + children.size());
-  for (const Individual& individual : island.population) seen.add(individual.whole);
-  std::vector<Individual> offspring;
-  offspring.reserve(children.size());
-  for (Child& child : children) {
-    if (child.is_good && seen.add(child.individual.whole)) offspring.push_back(std::move(child.individual));
-  }
-  return offspring;
+void Individuals::clear() {
+  trees.clear();
+  traits.clear();
 }
 
-void survive(Island& island, std::vector<Individual> offspring, const IslandOptions& options) {
-  std::vector<std::size_t> order = byNicheRank(pointersTo(island.population, offspring));
-  order.resize(std::min(order.size(), options.population));
-  std::vector<Individual> survivors;
-  for (const std::size_t i : order) {
-    const std::size_t old = island.population.size();
-    survivors.push_back(std::move(i < old ? island.population[i] : offspring[i - old]));
+void Individuals::add(const TreeView& tree, const Traits& of) {
+  trees.add(tree);
+  traits.push_back(of);
+}
+
+void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
+           Brood& brood) {
+  const std::uint64_t base = combine(combine(seed, island.number), island.generation);
+  brood.blocks.resize((options.offspring + kBlock - 1) / kBlock);
+  tbb::parallel_for(std::size_t{0}, brood.blocks.size(), [&](std::size_t b) {
+    brood.blocks[b].clear();
+    Breeder breeder(island.population, grammar);
+    const std::size_t end = std::min((b + 1) * kBlock, options.offspring);
+    for (std::size_t c = b * kBlock; c < end; ++c) breeder.addChild(brood.blocks[b], Random(combine(base, c)));
+  });
+  brood.children.clear();
+  Seen seen(island.population.size() + options.offspring);
+  for (const Traits& one : island.population.traits) seen.add(one.whole, one.complexity);
+  for (const Individuals& block : brood.blocks) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const Traits& child = block.traits[i];
+      if (seen.add(child.whole, child.complexity)) brood.children.add(block.trees[i], child);
+    }
   }
-  std::ranges::stable_sort(survivors, {}, &Individual::complexity);
-  island.population = std::move(survivors);
+}
+
+void survive(Island& island, const Individuals& offspring, const IslandOptions& options) {
+  thread_local Individuals survivors;
+  survivors.clear();
+  const Individuals& old = island.population;
+  for (const std::vector<Contender>& niche : select(old, offspring, options.population)) {
+    for (const Contender& one : niche) {
+      const bool is_old = one.number < old.size();
+      const Individuals& from = is_old ? old : offspring;
+      const std::size_t number = is_old ? one.number : one.number - old.size();
+      survivors.add(from.trees[number], from.traits[number]);
+    }
+  }
+  std::swap(island.population, survivors);
   ++island.generation;
   if (comesForward(island)) island.improved = island.generation;
   if (island.generation - island.improved < options.patience) return;
@@ -201,17 +276,21 @@ void survive(Island& island, std::vector<Individual> offspring, const IslandOpti
   island.improved = island.generation;
 }
 
-std::vector<std::size_t> worthFitting(const Island& island, std::span<const Individual> offspring,
-                                      const IslandOptions& options, std::size_t most) {
-  const std::vector<const Individual*> all = pointersTo(island.population, offspring);
-  std::vector<std::size_t> order = byNicheRank(all);
-  order.resize(std::min(order.size(), options.population * 3 / 2));
-  std::vector<std::size_t> chosen;
-  for (const std::size_t i : order) {
-    if (chosen.size() >= most) break;
-    if (i < island.population.size()) continue;
-    if (constantsIn(all[i]->tree) > 0) chosen.push_back(i - island.population.size());
+std::vector<std::size_t> worthFitting(const Island& island, const Individuals& offspring, const IslandOptions& options,
+                                      std::size_t most) {
+  const std::size_t old = island.population.size();
+  std::vector<std::tuple<std::size_t, double, std::size_t>> ranked;  // rank, loss, number
+  for (const std::vector<Contender>& niche : select(island.population, offspring, options.population * 3 / 2)) {
+    for (std::size_t rank = 0; rank < niche.size(); ++rank) {
+      const auto& [loss, complexity, number] = niche[rank];
+      if (number >= old && constantsIn(offspring.trees[number - old]) > 0)
+        ranked.emplace_back(rank, loss, number - old);
+    }
   }
+  std::ranges::sort(ranked);
+  ranked.resize(std::min(ranked.size(), most));
+  std::vector<std::size_t> chosen;
+  for (const auto& [rank, loss, number] : ranked) chosen.push_back(number);
   return chosen;
 }
 

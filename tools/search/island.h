@@ -3,30 +3,47 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "tools/search/tree.h"
+#include "tools/search/grammar.h"
+#include "tools/search/trees/identity.h"
+#include "tools/search/trees/tree.h"
 
 namespace srjit::search {
 
-struct Individual {
-  Tree tree;
-  std::size_t complexity = 0;
+/// What selection knows of a tree.
+struct Traits {
   double loss = 0;          ///< on the rows for selection, in the engine's precision; infinite if there is none
-  std::uint64_t shape = 0;  ///< Canonical::shape
-  std::uint64_t whole = 0;  ///< Canonical::whole
+  std::uint64_t shape = 0;  ///< Identity::shape
+  std::uint64_t whole = 0;  ///< Identity::whole
+  std::size_t complexity = 0;
+};
+
+/// Trees, and the traits of each. Plain data.
+struct Individuals {
+  Trees trees;
+  std::vector<Traits> traits;
+
+  std::size_t size() const noexcept { return traits.size(); }
+  void clear();
+  void add(const TreeView& tree, const Traits& of);
+};
+
+/// What breed() makes, and its memory.
+struct Brood {
+  Individuals children;
+  std::vector<Individuals> blocks = {};  ///< of which `children` are copies
 };
 
 /// Plain data: a checkpoint is the islands as they are between two generations.
 struct Island {
   std::size_t number = 0;
-  std::size_t link = 0;                ///< index into the links of the search
-  std::uint64_t generation = 0;        ///< bred so far
-  std::uint64_t born = 0;              ///< the generation in which its population was made anew
-  std::uint64_t improved = 0;          ///< the generation in which it last came forward
-  std::vector<double> records = {};    ///< by complexity: the least loss up to there since `born`
-  std::vector<Individual> population;  ///< by niche: complexities ascend, and losses within one
+  std::size_t link = 0;              ///< index into the links of the search
+  std::uint64_t generation = 0;      ///< bred so far
+  std::uint64_t born = 0;            ///< the generation in which its population was made anew
+  std::uint64_t improved = 0;        ///< the generation in which it last came forward
+  std::vector<double> records = {};  ///< by complexity: the least loss up to there since `born`
+  Individuals population = {};       ///< by niche: complexities ascend, and losses within one
 };
 
 /// How islands evolve.
@@ -37,22 +54,22 @@ struct IslandOptions {
 };
 
 /// The offspring of one generation, without losses: mutants and crossings of parents from the population, or random
-/// trees where it is empty. All are different from each other and from the population in structure or constants, so
-/// there may be fewer than asked for. Depends on the island, the options and `seed`, and not on the number of
-/// threads. Uses all threads of TBB's arena.
-std::vector<Individual> breed(const Island& island, const Grammar& grammar, const IslandOptions& options,
-                              std::uint64_t seed);
+/// trees where it is empty. All are different from each other and from the population (identity.h), so there may be
+/// fewer than asked for. Depends on the island, the options and `seed`, and not on the number of threads. They become
+/// the children of `brood`. Uses all threads of TBB's arena.
+void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
+           Brood& brood);
 
 /// Chooses the survivors of the population and of `offspring`, and counts the generation. Each complexity is a niche
 /// (J.-B. Mouret, J. Clune, "Illuminating search spaces by mapping elites", arXiv 1504.04909): first the best of each
 /// niche survive, then the second best of each, and so on, until the population is full. Of trees of one shape the best
 /// one survives. Losses that are not finite do not. A population that made no progress for `patience` generations is
 /// dropped, so that the next one is bred anew.
-void survive(Island& island, std::vector<Individual> offspring, const IslandOptions& options);
+void survive(Island& island, const Individuals& offspring, const IslandOptions& options);
 
 /// Numbers of the offspring, best first, whose constants are worth fitting: they have some, and would survive, or
 /// nearly; at most `most`.
-std::vector<std::size_t> worthFitting(const Island& island, std::span<const Individual> offspring,
-                                      const IslandOptions& options, std::size_t most);
+std::vector<std::size_t> worthFitting(const Island& island, const Individuals& offspring, const IslandOptions& options,
+                                      std::size_t most);
 
 }  // namespace srjit::search

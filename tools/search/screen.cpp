@@ -1,8 +1,5 @@
 #include "tools/search/screen.h"
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,30 +7,17 @@
 
 namespace srjit::search {
 
-void TokenBatch::add(std::span<const Token> tree) {
-  for (const Token& token : tree) {
-    codes_.push_back(codeOf(token));
-    constants_.push_back(token.value);
-  }
-  offsets_.push_back(static_cast<std::int64_t>(codes_.size()));
-}
-
-void TokenBatch::set(std::span<const std::span<const Token>> trees) {
-  offsets_.resize(trees.size() + 1);
-  for (std::size_t i = 0; i < trees.size(); ++i) {
-    offsets_[i + 1] = offsets_[i] + static_cast<std::int64_t>(trees[i].size());
-  }
-  codes_.resize(static_cast<std::size_t>(offsets_.back()));
-  constants_.resize(codes_.size());
-  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, trees.size(), 256), [&](const auto& range) {
-    for (std::size_t i = range.begin(); i < range.end(); ++i) {
-      auto at = static_cast<std::size_t>(offsets_[i]);
-      for (const Token& token : trees[i]) {
-        codes_[at] = codeOf(token);
-        constants_[at++] = token.value;
-      }
-    }
+void FitBatch::add(const TreeView& tree, Exponents exponents) {
+  std::uint32_t parameters = 0;
+  std::size_t done = 0;
+  forEachConstant(tree, exponents, [&](std::size_t i) {
+    trees.put(tree.part(done, i));
+    trees.put(parameterCode(parameters++));
+    starts.push_back(tree.constants[i]);
+    done = i + 1;
   });
+  trees.put(tree.part(done, tree.size()));
+  trees.close();
 }
 
 Engine withStop(const Engine& engine, std::stop_token stop) {
@@ -139,7 +123,7 @@ Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const 
   return screen;
 }
 
-Pending<Losses> Screen::submitLoss(const TokenBatch& trees, std::size_t link) const {
+Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t link) const {
   return engine_.submitLoss(trees.view(), data_[link], {}, loss_).value();
 }
 

@@ -12,30 +12,17 @@
 #include "runtime/engine.h"
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
-#include "tools/search/tree.h"
+#include "tools/search/trees/tree.h"
 
 namespace srjit::search {
 
-/// Trees as token arrays, of constants or of parameters.
-class TokenBatch {
- public:
-  void add(std::span<const Token> tree);
-  /// These instead, in the memory that there is. Uses all threads of TBB's arena.
-  void set(std::span<const std::span<const Token>> trees);
-  std::size_t size() const noexcept { return offsets_.size() - 1; }
-  /// Borrowed from this.
-  PopulationView view() const noexcept { return {codes_, constants_, offsets_}; }
-
- private:
-  std::vector<std::int32_t> codes_;
-  std::vector<double> constants_;
-  std::vector<std::int64_t> offsets_ = {0};
-};
-
 /// Trees with parameters in the place of constants, and the constants to start from.
 struct FitBatch {
-  TokenBatch trees;
+  Trees trees;
   std::vector<double> starts;  ///< of all trees, one after another
+
+  /// Those of a tree's constants that `exponents` chooses become parameters.
+  void add(const TreeView& tree, Exponents exponents);
 };
 
 /// Datasets of an engine, one for each link. A cheap handle to shared state; const members are thread-safe.
@@ -48,7 +35,7 @@ class Screen {
                        const LossOptions& loss, bool is_scaled);
 
   /// Losses of `trees`, which are read before this returns. Not finite: not to be used.
-  Pending<Losses> submitLoss(const TokenBatch& trees, std::size_t link) const;
+  Pending<Losses> submitLoss(const Trees& trees, std::size_t link) const;
   /// Fits of at most `iterations` passes.
   Pending<Fits> submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const;
 

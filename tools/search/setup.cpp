@@ -129,28 +129,31 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
 }
 
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {
-  const auto isGood = [&](const Individual& individual, const Grammar& grammar) {
-    return grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
-           individual.complexity == grammar.complexityOf(individual.tree) &&
-           std::ranges::all_of(individual.tree, [&](const Token& token) {
-             return token.kind != Token::Kind::kVariable || token.index < grammar.variables();
-           });
+  const auto isGood = [&](const Expression& tree, std::size_t complexity, double loss, const Grammar& grammar) {
+    return grammar.admits(tree.tokens()) && complexity == grammar.complexityOf(tree.tokens()) && std::isfinite(loss) &&
+           tree.variableCount() <= grammar.variables();
   };
   if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
   for (std::size_t i = 0; i < state.islands.size(); ++i) {
     const Island& island = state.islands[i];
     if (island.number != i || island.link >= setup.links.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
-    const auto isGoodThere = [&](const Individual& one) { return isGood(one, setup.grammars[island.link]); };
-    if (!std::ranges::all_of(island.population, isGoodThere)) return false;
-    if (!std::ranges::is_sorted(island.population, {}, &Individual::complexity)) return false;
+    const Individuals& population = island.population;
+    for (std::size_t k = 0; k < population.size(); ++k) {
+      const auto& [loss, shape, whole, complexity] = population.traits[k];
+      if (!isGood(expressionOf(population.trees[k]), complexity, loss, setup.grammars[island.link])) return false;
+    }
+    if (!std::ranges::is_sorted(population.traits, {}, &Traits::complexity)) return false;
   }
   for (std::size_t link = 0; link < state.archives.size(); ++link) {
     const std::vector<Archived>& archive = state.archives[link];
-    const auto complexityOf = [](const Archived& archived) { return archived.individual.complexity; };
-    const auto isGoodThere = [&](const Archived& one) { return isGood(one.individual, setup.grammars[link]); };
+    const auto isGoodThere = [&](const Archived& one) {
+      return isGood(one.tree, one.complexity, one.loss, setup.grammars[link]);
+    };
     if (!std::ranges::all_of(archive, isGoodThere)) return false;
-    if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), complexityOf) != archive.end()) return false;
+    if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), &Archived::complexity) != archive.end()) {
+      return false;
+    }
   }
   return std::ranges::all_of(state.front.formulas(), [&](const Formula& formula) {
     return formula.expression.variableCount() <= setup.grammar.variables() &&

@@ -99,10 +99,14 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].improved = 1000; }), isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.archives.pop_back(); }), isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { std::ranges::reverse(other.archives[0]); }), isDamaged);
-  EXPECT_THAT(damaged([](SearchState& other) { std::ranges::reverse(other.islands[0].population); }), isDamaged);
-  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].tree = {Token::variable(7)}; }),
+  EXPECT_THAT(damaged([](SearchState& other) { std::ranges::reverse(other.islands[0].population.traits); }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) {
+                Individuals& population = other.islands[0].population;
+                population.clear();
+                population.add(TreeView{std::vector{variableCode(7)}, std::vector<double>{0}}, {.complexity = 1});
+              }),
               isDamaged);
-  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].complexity = 29; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population.traits[0].complexity = 29; }), isDamaged);
   const auto messageWith = [&](const std::string& part, const std::string& other) {
     const std::size_t place = text.find(part);
     EXPECT_NE(place, std::string::npos) << part;

@@ -116,6 +116,20 @@ TEST(SearchGrammar, IsScaledWhereProductsAndSumsFitAnywhere) {
   EXPECT_TRUE(grammarOf({.nesting = {{Op::kExp, Op::kSin, 0}}}).canScale());
 }
 
+TEST(SearchGrammar, CountsOnPathsOnly) {
+  const Grammar grammar = grammarOf({.nesting = {{Op::kExp, Op::kAdd, 2}, {Op::kSqrt, Op::kExp, 0}}});
+  const Token root[] = {Token::operation(Op::kSqrt)};
+  const Grammar inner = grammar.within(root);
+  const auto admits = [&](const Grammar& of, const char* text) { return of.admits(expressionOf(text).tokens()); };
+  EXPECT_TRUE(admits(grammar, "exp((x0 + x1) * (x0 + 2)) + exp(x0) + sqrt(x1)")) << "side by side";
+  EXPECT_TRUE(admits(grammar, "exp(x0 + x1 + x2) + x0"));
+  EXPECT_FALSE(admits(grammar, "exp(x0 + x1 + x2 + 1)"));
+  EXPECT_FALSE(admits(grammar, "sqrt(x0 * exp(x1))"));
+  EXPECT_TRUE(admits(grammar, "exp(sqrt(x0)) * sqrt(x1)"));
+  EXPECT_FALSE(admits(inner, "exp(x0)")) << "below the wrapper's root";
+  EXPECT_TRUE(admits(inner, "x0 + log(x1)"));
+}
+
 TEST(SearchGrammar, LimitsComplexityAndNesting) {
   const Grammar grammar = grammarOf({.nesting = {{Op::kSin, Op::kAdd, 1}}, .max_complexity = 8});
   const auto admits = [&](const char* text) { return grammar.admits(expressionOf(text).tokens()); };

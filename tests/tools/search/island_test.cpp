@@ -1,9 +1,14 @@
 #include "tools/search/island.h"
 
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 #include <limits>
-#include <set>
+#include <map>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -17,54 +22,80 @@ namespace {
 
 Grammar grammarOfTwo() { return Grammar::create({}, 2).value(); }
 
-Individual individualOf(const char* text, double loss) {
-  const Expression expression = parse(text, Language::kInfix).value();
-  Individual individual{.tree = {expression.tokens().begin(), expression.tokens().end()}, .loss = loss};
-  individual.complexity = individual.tree.size();
-  const Canonical form = canonicalOf(individual.tree);
-  individual.shape = form.shape;
-  individual.whole = form.whole;
-  return individual;
+struct Known {
+  const char* text;
+  double loss;
+};
+
+Individuals individualsOf(std::initializer_list<Known> all) {
+  Individuals individuals;
+  for (const auto& [text, loss] : all) {
+    individuals.trees.add(parse(text, Language::kInfix).value().tokens());
+    const TreeView tree = individuals.trees[individuals.size()];
+    const Identity identity = identityOf(tree);
+    individuals.traits.push_back(
+        {.loss = loss, .shape = identity.shape, .whole = identity.whole, .complexity = tree.size()});
+  }
+  return individuals;
 }
 
-std::vector<std::string> textsOf(const std::vector<Individual>& population) {
+std::vector<std::string> textsOf(const Individuals& individuals) {
   std::vector<std::string> texts;
-  for (const Individual& one : population)
-    texts.push_back(print(Expression::create(one.tree).value(), Language::kInfix));
+  for (std::size_t i = 0; i < individuals.size(); ++i) {
+    texts.push_back(print(expressionOf(individuals.trees[i]), Language::kInfix));
+  }
   return texts;
+}
+
+Individuals offspringOf(const Island& island, const Grammar& grammar, const IslandOptions& options,
+                        std::uint64_t seed) {
+  Brood brood{.children = individualsOf({{"x0", 1}}), .blocks = {individualsOf({{"x1", 1}})}};  // which must go
+  breed(island, grammar, options, seed, brood);
+  EXPECT_EQ(brood.children.trees.size(), brood.children.size());
+  return std::move(brood.children);
 }
 
 TEST(SearchIsland, BreedsByIslandGenerationAndSeedAlone) {
   const Grammar grammar = grammarOfTwo();
   const IslandOptions options{.population = 50, .offspring = 200};
   Island island;
-  std::vector<Individual> first = breed(island, grammar, options, 1);
-  for (std::size_t i = 0; i < first.size(); ++i) first[i].loss = 1.0 / static_cast<double>(1 + i);
+  Individuals first = offspringOf(island, grammar, options, 1);
+  for (std::size_t i = 0; i < first.size(); ++i) first.traits[i].loss = 1.0 / static_cast<double>(1 + i);
   survive(island, first, options);
-  const std::vector<std::string> children = textsOf(breed(island, grammar, options, 1));
-  EXPECT_GT(children.size(), 100u);
-  EXPECT_EQ(children, textsOf(breed(island, grammar, options, 1)));
-  EXPECT_NE(children, textsOf(breed(island, grammar, options, 2)));
+  const auto children = [&](const Island& of, std::uint64_t seed) {
+    return textsOf(offspringOf(of, grammar, options, seed));
+  };
+  const std::vector<std::string> bred = children(island, 1);
+  EXPECT_GT(bred.size(), 100u);
+  EXPECT_EQ(bred, children(island, 1));
+  EXPECT_NE(bred, children(island, 2));
   Island other = island;
   other.number = 1;
-  EXPECT_NE(children, textsOf(breed(other, grammar, options, 1)));
+  EXPECT_NE(bred, children(other, 1));
   ++island.generation;
-  EXPECT_NE(children, textsOf(breed(island, grammar, options, 1)));
+  EXPECT_NE(bred, children(island, 1));
 }
 
 TEST(SearchIsland, BreedsNoTreeTwiceAndNoneThatIsThere) {
   const Grammar grammar = grammarOfTwo();
   const IslandOptions options{.population = 50, .offspring = 400};
   Island island;
-  island.population = {individualOf("x0 + x1", 0.5), individualOf("x0 * x1", 0.4)};
-  std::set<std::uint64_t> seen;
-  for (const Individual& one : island.population) seen.insert(canonicalOf(one.tree).whole);
-  for (const Individual& child : breed(island, grammar, options, 3)) {
-    EXPECT_TRUE(seen.insert(canonicalOf(child.tree).whole).second);
-    EXPECT_TRUE(grammar.admits(child.tree));
-    EXPECT_EQ(child.complexity, grammar.complexityOf(child.tree));
-    EXPECT_EQ(child.shape, canonicalOf(child.tree).shape);
-    EXPECT_EQ(child.whole, canonicalOf(child.tree).whole);
+  island.population = individualsOf({{"x0 + x1", 0.5}, {"x0 * x1", 0.4}});
+  std::map<std::uint64_t, std::size_t> least;  // complexity, by what is the same
+  for (const Traits& one : island.population.traits) least[one.whole] = one.complexity;
+  const Individuals offspring = offspringOf(island, grammar, options, 3);
+  EXPECT_GT(offspring.size(), 100u);
+  for (std::size_t i = 0; i < offspring.size(); ++i) {
+    const Traits& child = offspring.traits[i];
+    const Identity identity = identityOf(offspring.trees[i]);
+    const bool is_new = least.emplace(identity.whole, SIZE_MAX).second;
+    EXPECT_TRUE(is_new || child.complexity < least[identity.whole]) << "neither new nor simpler";
+    least[identity.whole] = child.complexity;
+    EXPECT_FALSE(identity.is_constant);
+    EXPECT_EQ(child.whole, identity.whole);
+    EXPECT_EQ(child.shape, identity.shape);
+    EXPECT_EQ(grammar.admit(offspring.trees[i]), child.complexity);
+    EXPECT_EQ(child.complexity, grammar.complexityOf(expressionOf(offspring.trees[i]).tokens()));
   }
 }
 
@@ -72,8 +103,8 @@ TEST(SearchIsland, EachComplexityKeepsItsBest) {
   Island island;
   const double infinity = std::numeric_limits<double>::infinity();
   survive(island,
-          {individualOf("x0", 0.9), individualOf("x1", 0.8), individualOf("x0 + x1", 0.95),
-           individualOf("x0 * x1", 0.7), individualOf("x0 - x1", 0.6), individualOf("sin(x0)", infinity)},
+          individualsOf(
+              {{"x0", 0.9}, {"x1", 0.8}, {"x0 + x1", 0.95}, {"x0 * x1", 0.7}, {"x0 - x1", 0.6}, {"sin(x0)", infinity}}),
           {.population = 4, .patience = 10});
   EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x1", "x0", "x0 - x1", "x0 * x1"));
   EXPECT_EQ(island.generation, 1u);
@@ -81,30 +112,54 @@ TEST(SearchIsland, EachComplexityKeepsItsBest) {
 
 TEST(SearchIsland, OfOneShapeTheBestSurvives) {
   Island island;
-  survive(island, {individualOf("2 * x0", 0.5), individualOf("x0 * 3", 0.4), individualOf("x0 * x1", 0.5)},
+  survive(island, individualsOf({{"2 * x0", 0.5}, {"x0 * 3", 0.4}, {"x0 * x1", 0.5}}),
           {.population = 4, .patience = 10});
   EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x0 * 3", "x0 * x1"));
+}
+
+TEST(SearchIsland, OfOneFormulaTheSimplestSurvives) {
+  Island island;
+  survive(island, individualsOf({{"x0 * x1 + x0 * x2", 0.3 * (1 - 1e-9)}, {"x0 * (x1 + x2)", 0.3}, {"x0", 0.6}}),
+          {.population = 4, .patience = 10});
+  EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x0", "x0 * (x1 + x2)")) << "but for rounding";
+}
+
+TEST(SearchIsland, OfFullPopulationsTheWorstGiveWay) {
+  const IslandOptions options{.population = 4, .patience = 10};
+  const auto after = [&](std::initializer_list<Known> children) {
+    Island island;
+    survive(island, individualsOf({{"x0", 0.9}, {"x1", 0.8}, {"x0 * x1", 0.7}, {"x0 - x1", 0.6}}), options);
+    EXPECT_EQ(island.population.size(), 4u);
+    survive(island, individualsOf(children), options);
+    return textsOf(island.population);
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(after({{"x0 + x1", 0.95}}), ElementsAre("x1", "x0", "x0 - x1", "x0 * x1"));
+  EXPECT_THAT(after({{"x0 + x1", 0.65}}), ElementsAre("x1", "x0", "x0 - x1", "x0 + x1"));
+  EXPECT_THAT(after({{"sin(x0)", 0.99}}), ElementsAre("x1", "sin(x0)", "x0 - x1", "x0 * x1")) << "another niche";
+  EXPECT_THAT(after({{"cos(x0)", 0.5}, {"sin(x0)", 0.4}, {"exp(x0)", 0.45}}),
+              ElementsAre("x1", "sin(x0)", "exp(x0)", "x0 - x1"));
 }
 
 TEST(SearchIsland, BeginsAnewWithoutProgress) {
   Island island;
   const IslandOptions options{.population = 4, .patience = 3};
-  survive(island, {individualOf("x0", 0.9)}, options);
+  survive(island, individualsOf({{"x0", 0.9}}), options);
   for (int i = 0; i < 2; ++i) survive(island, {}, options);
-  EXPECT_FALSE(island.population.empty());
-  survive(island, {individualOf("x1", 0.1)}, options);
-  EXPECT_FALSE(island.population.empty()) << "progress";
+  EXPECT_GT(island.population.size(), 0u);
+  survive(island, individualsOf({{"x1", 0.1}}), options);
+  EXPECT_GT(island.population.size(), 0u) << "progress";
   for (int i = 0; i < 3; ++i) survive(island, {}, options);
-  EXPECT_TRUE(island.population.empty());
+  EXPECT_EQ(island.population.size(), 0u);
   EXPECT_EQ(island.born, island.generation);
 }
 
 TEST(SearchIsland, FitsWhatHasConstantsAndWouldSurvive) {
   Island island;
   const IslandOptions options{.population = 2, .patience = 10};
-  survive(island, {individualOf("x0", 0.5), individualOf("x1", 0.6)}, options);
-  const std::vector<Individual> offspring = {individualOf("x0 * x1", 0.4), individualOf("x0 + 2", 0.3),
-                                             individualOf("x1 + 3", std::numeric_limits<double>::infinity())};
+  survive(island, individualsOf({{"x0", 0.5}, {"x1", 0.6}}), options);
+  const Individuals offspring =
+      individualsOf({{"x0 * x1", 0.4}, {"x0 + 2", 0.3}, {"x1 + 3", std::numeric_limits<double>::infinity()}});
   EXPECT_THAT(worthFitting(island, offspring, options, 10), testing::ElementsAre(1u));
   EXPECT_TRUE(worthFitting(island, offspring, options, 0).empty());
 }
@@ -197,7 +252,7 @@ TEST(SearchLinks, OfUnknownOrUnfitNamesAreErrors) {
 
 TEST(SearchLinks, InverseUndoesForward) {
   for (const Link& link : allLinks()) {
-    Tree tree = {Token::variable(0)};
+    std::vector<Token> tree = {Token::variable(0)};
     for (const Op op : link.inverse) tree.push_back(Token::operation(op));
     const Expression inverse = Expression::create(tree).value();
     int admitted = 0;

@@ -98,8 +98,8 @@ std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) c
   if (rules_.is_scaled) return scaledVariantsOf(finalists);
   std::vector<Variant> variants;
   for (const Finalist& finalist : finalists) {
-    for (const Exponents exponents : waysToFit(finalist.tree)) {
-      Variant variant = Variant::of(finalist.tree, exponents);
+    for (const Exponents exponents : waysToFit(finalist.tree.tokens())) {
+      Variant variant = Variant::of(finalist.tree.tokens(), exponents);
       variant.undo(*links_[finalist.link]);
       variants.push_back(std::move(variant));
     }
@@ -109,8 +109,8 @@ std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) c
 
 std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
   std::vector<Variant> variants;
-  TokenBatch batch;
-  for (const Finalist& finalist : finalists) batch.add(finalist.tree);
+  Trees batch;
+  for (const Finalist& finalist : finalists) batch.add(finalist.tree.tokens());
   const Program program = engine_.compile(batch.view()).value();
   const std::size_t rows = fitted_rows_->size();
   std::vector<double> predictions(finalists.size() * rows), target(rows);
@@ -119,8 +119,8 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finali
     const Link& link = *links_[finalists[i].link];
     std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
-    for (const Exponents exponents : waysToFit(finalists[i].tree)) {
-      Variant scaled = Variant::of(finalists[i].tree, exponents);
+    for (const Exponents exponents : waysToFit(finalists[i].tree.tokens())) {
+      Variant scaled = Variant::of(finalists[i].tree.tokens(), exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);

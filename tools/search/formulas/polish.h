@@ -16,13 +16,12 @@
 #include "tools/search/formulas/variant.h"
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
-#include "tools/search/tree.h"
 
 namespace srjit::search {
 
 /// A tree that an island found, and the link it was found for.
 struct Finalist {
-  Tree tree;
+  Expression tree;
   std::size_t link = 0;
 };
 

@@ -38,7 +38,11 @@ Variant without(const Variant& variant, std::size_t begin, std::size_t first, st
 
 Variant Variant::of(std::span<const Token> tokens, Exponents exponents) {
   Variant variant;
-  variant.tree = withoutConstants(tokens, variant.values, exponents);
+  variant.tree.assign(tokens.begin(), tokens.end());
+  forEachConstant(tokens, exponents, [&](std::size_t i) {
+    variant.tree[i] = Token::parameter(static_cast<std::uint32_t>(variant.values.size()));
+    variant.values.push_back(tokens[i].value);
+  });
   return variant;
 }
 
@@ -73,9 +77,10 @@ std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> n
 
 std::optional<Variant> Variant::completed() const {
   const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
+  const std::vector<std::uint32_t> begins = subtreeStarts(tree);
   for (std::size_t i = 0; i < tree.size(); ++i) {
     if (tree[i] != Token::operation(Op::kMul)) continue;
-    const std::size_t right = subtreeBegin(tree, i - 1), left = subtreeBegin(tree, right - 1);
+    const std::size_t right = begins[i - 1], left = begins[i];
     const std::span<const Token> a = std::span(tree).subspan(left, right - left);
     const std::span<const Token> b = std::span(tree).subspan(right, i - right);
     for (const auto& [factor, sum] : {std::pair(a, b), std::pair(b, a)}) {
@@ -95,13 +100,13 @@ std::optional<Variant> Variant::completed() const {
 }
 
 std::vector<Variant> Variant::shortened() const {
+  const std::vector<std::uint32_t> begins = subtreeStarts(tree);
   std::vector<Variant> shorter;
   for (std::size_t i = 0; i < tree.size(); ++i) {
-    const std::size_t begin = subtreeBegin(tree, i);
     std::size_t last = i;
     for (int k = 0; k < tree[i].arity(); ++k) {
-      const std::size_t first = subtreeBegin(tree, --last);
-      shorter.push_back(without(*this, begin, first, last + 1, i + 1));
+      const std::size_t first = begins[--last];
+      shorter.push_back(without(*this, begins[i], first, last + 1, i + 1));
       last = first;
     }
   }

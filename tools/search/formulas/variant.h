@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "tools/search/link.h"
-#include "tools/search/tree.h"
+#include "tools/search/trees/tree.h"
 
 namespace srjit::search {
 
 /// A tree with parameters p0, p1, ... each once and in their order, and what a fit made of them. Plain data.
 struct Variant {
-  Tree tree;
+  std::vector<Token> tree;
   std::vector<double> values, errors;  ///< by parameter: its value, and its standard error once fitted
   double loss = std::numeric_limits<double>::infinity();
 

@@ -15,18 +15,10 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::string_view kFormat = "sr-jit search 4";
+constexpr std::string_view kFormat = "sr-jit search 5";
 
-std::string postfixOf(std::span<const Token> tree) {
-  return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);
-}
-
-Json jsonOf(const Individual& individual) {
-  return {{"tree", postfixOf(individual.tree)},
-          {"complexity", individual.complexity},
-          {"loss", individual.loss},
-          {"shape", individual.shape},
-          {"whole", individual.whole}};
+Json jsonOf(const Expression& tree, std::size_t complexity, double loss) {
+  return {{"tree", print(tree, Language::kPostfix)}, {"complexity", complexity}, {"loss", loss}};
 }
 
 /// JSON has no infinity: a number that is not finite is null there, and infinite when it is read.
@@ -51,7 +43,6 @@ class Member {
   bool flag() const { return as<bool>(value_->is_boolean(), "true or false"); }
   std::string text() const { return as<std::string>(value_->is_string(), "a text"); }
   const Json& list() const { return checked(value_->is_array(), "a list"); }
-  const Json& object() const { return checked(value_->is_object(), "an object"); }
   /// A number, or infinity for null (jsonOf() of numbers).
   double orInfinity() const { return value_->is_null() ? std::numeric_limits<double>::infinity() : number(); }
 
@@ -81,7 +72,10 @@ std::vector<double> numbersFrom(const Member& member) {
 
 Json jsonOf(const Island& island) {
   Json population = Json::array();
-  for (const Individual& individual : island.population) population.push_back(jsonOf(individual));
+  for (std::size_t i = 0; i < island.population.size(); ++i) {
+    const Traits& traits = island.population.traits[i];
+    population.push_back(jsonOf(expressionOf(island.population.trees[i]), traits.complexity, traits.loss));
+  }
   return {{"number", island.number},
           {"link", island.link},
           {"generation", island.generation},
@@ -106,13 +100,10 @@ Expression expressionFrom(const Member& member) {
   return expression;
 }
 
-Individual individualFrom(const Json& json) {
-  const Expression expression = expressionFrom({json, "tree"});
-  return {.tree = {expression.tokens().begin(), expression.tokens().end()},
+Archived archivedFrom(const Json& json) {
+  return {.tree = expressionFrom({json, "tree"}),
           .complexity = Member(json, "complexity").count(),
-          .loss = Member(json, "loss").orInfinity(),
-          .shape = Member(json, "shape").count(),
-          .whole = Member(json, "whole").count()};
+          .loss = Member(json, "loss").orInfinity()};
 }
 
 Island islandFrom(const Json& json) {
@@ -124,7 +115,11 @@ Island islandFrom(const Json& json) {
                 .records = numbersFrom({json, "records"}),
                 .population = {}};
   for (const Json& individual : Member(json, "population").list()) {
-    island.population.push_back(individualFrom(individual));
+    const auto [expression, complexity, loss, is_polished] = archivedFrom(individual);
+    Individuals& population = island.population;
+    population.trees.add(expression.tokens());
+    const Identity identity = identityOf(population.trees[population.size()]);
+    population.traits.push_back({loss, identity.shape, identity.whole, complexity});
   }
   return island;
 }
@@ -144,8 +139,8 @@ SearchState stateFrom(const Json& json) {
   for (const Json& archive : Member(json, "archives").list()) {
     state.archives.emplace_back();
     for (const Json& archived : archive) {
-      state.archives.back().push_back(
-          {individualFrom(Member(archived, "individual").object()), Member(archived, "polished").flag()});
+      Archived& entry = state.archives.back().emplace_back(archivedFrom(archived));
+      entry.is_polished = Member(archived, "polished").flag();
     }
   }
   state.front = Front(-Member(json, "below_floor").orInfinity());
@@ -178,7 +173,8 @@ std::string checkpointText(const SearchState& state) {
   for (const std::vector<Archived>& archive : state.archives) {
     Json& entries = json["archives"].emplace_back(Json::array());
     for (const Archived& archived : archive) {
-      entries.push_back({{"individual", jsonOf(archived.individual)}, {"polished", archived.is_polished}});
+      Json& entry = entries.emplace_back(jsonOf(archived.tree, archived.complexity, archived.loss));
+      entry["polished"] = archived.is_polished;
     }
   }
   for (const Island& island : state.islands) json["islands"].push_back(jsonOf(island));
