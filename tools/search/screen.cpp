@@ -123,8 +123,9 @@ Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const 
   return screen;
 }
 
+// Each is evaluated once, so rules of algebra would take longer than they save.
 Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t link) const {
-  return engine_.submitLoss(trees.view(), data_[link], {}, loss_).value();
+  return engine_.submitLoss(trees.view(), data_[link], {}, loss_, {.simplify = false}).value();
 }
 
 Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
