@@ -33,7 +33,7 @@ struct HostBatches::Part {
   std::vector<HostBatch> batches = {};
   ParameterTable parameters = {};
   std::vector<Failure> failures = {};
-  std::vector<bool> used = std::vector<bool>(handlerNumbers());  ///< by handlerNumber()
+  UsedHandlers used = {};
   std::size_t nodes = 0;
   double seconds_passes = 0, seconds_codegen = 0;
 
@@ -144,7 +144,7 @@ void HostBatches::take(std::vector<Part> parts) {
   };
   std::vector<Place> places;
   Place next;
-  std::vector<bool> used(handlerNumbers());
+  UsedHandlers used;
   for (const Part& part : parts) {
     places.push_back(next);
     next.instruction += part.instructions.size();
@@ -155,7 +155,7 @@ void HostBatches::take(std::vector<Part> parts) {
     info_.seconds_passes += part.seconds_passes;
     info_.seconds_codegen += part.seconds_codegen;
     failures_.insert(failures_.end(), part.failures.begin(), part.failures.end());
-    for (std::size_t h = 0; h < used.size(); ++h) used[h] = used[h] || part.used[h];
+    used |= part.used;
   }
   instructions_.resize(next.instruction);
   batches_.resize(next.batch);
@@ -173,12 +173,12 @@ void HostBatches::take(std::vector<Part> parts) {
   link(used);
 }
 
-void HostBatches::link(const std::vector<bool>& used) {
+void HostBatches::link(const UsedHandlers& used) {
   const Stopwatch linking;
   handlers_.assign(handlerNumbers(), nullptr);
   std::vector<std::uint32_t> numbers;
   std::vector<HandlerKey> keys;
-  for (std::uint32_t number = 0; number < used.size(); ++number) {
+  for (std::uint32_t number = 0; number < handlers_.size(); ++number) {
     if (!used[number]) continue;
     numbers.push_back(number);
     keys.push_back(handlerKey(number));

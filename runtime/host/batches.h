@@ -1,6 +1,7 @@
 // Expressions compiled for the host: small graphs, each with a program for the interpreter or machine code.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,7 @@ struct HostBatch {
   using Numbers = std::ranges::iota_view<std::uint32_t, std::uint32_t>;
 
   Numbers expressions;
-  Numbers outputs;  ///< root i is output outputs[i]; at least one
+  Numbers outputs;                    ///< root i is output outputs[i]; at least one
   HostCode code = {};                 ///< if null, the batch is interpreted: by the instructions
   std::size_t first_instruction = 0;  ///< of HostBatches
   std::uint32_t instructions = 0;     ///< how many
@@ -57,12 +58,14 @@ class HostBatches final : public ProgramCode {
   AlignedBuffer table(std::span<const double> parameters, Precision precision) const;
 
  private:
+  /// By handlerNumber().
+  using UsedHandlers = std::bitset<(kMostOps + 1) * kHandlerMasks>;
   /// What one task makes.
   struct Part;
   void make(const CompileOrder& order);
   void take(std::vector<Part> parts);
   /// Finds the handlers that the programs use, by number. Batches without handlers become failures.
-  void link(const std::vector<bool>& used);
+  void link(const UsedHandlers& used);
 
   const Stopwatch watch_;
   std::shared_ptr<HostJit> jit_;
