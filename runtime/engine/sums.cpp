@@ -39,30 +39,10 @@ Derivation derivedSums(Quantity quantity, const Dataset::State& data, const Loss
 }
 
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
-  const LossConstants& constants = derivation.loss.constants;
-  LossSums sums{.terms = outputs[0],
-                .weights = data.weight_sum * constants.weight_scale,
-                .rows = data.rows,
-                .valid = data.rows,
-                .scale = constants.scale,
-                .weight_scale = constants.weight_scale};
-  if (derivation.isOfScaledLoss()) {
-    std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = (data.target_mean - constants.target_centre) + data.target_mean_rest;
-    sums.targets = sums.weights * offset;
-    sums.squared_targets = sums.weights * (data.target_variance + offset * offset);
-  }
-  if (!derivation.skips_invalid) return sums;
-  const std::span<const double> counts = outputs.last(derivation.counts());
-  sums.valid = countedRows(counts[0], data.rows);
-  if (sums.valid == sums.rows) return sums;
-  sums.weights = counts.back();
-  if (derivation.targetTerms() > 0) {
-    const std::span<const double> targets = outputs.last(derivation.counts() + derivation.targetTerms());
-    sums.targets = targets[0];
-    sums.squared_targets = targets[1];
-  }
-  return sums;
+  const LossSpec spec{.term = derivation.isOfScaledLoss() ? derivation.loss.term : LossTerm::kSquared,
+                      .weighted = derivation.weighted,
+                      .skip_invalid = derivation.skips_invalid};
+  return readSums(outputs, spec, derivation.loss.constants, data);
 }
 
 namespace {
@@ -95,7 +75,7 @@ class ConditionedSums {
   Status run(Sums& sums) {
     std::vector<Entry> entries = takeFirst(sums);
     for (int times = 1; !entries.empty(); ++times) {
-      Result<std::vector<Entry>> left = takeAgain(std::move(entries), times == kMostConditionings, sums.failures);
+      Result<std::vector<Entry>> left = takeAgain(std::move(entries), times, sums.failures);
       if (!left) return std::move(left).error();
       entries = std::move(*left);
     }
@@ -133,19 +113,15 @@ class ConditionedSums {
       const std::span<const double> outputs = outputsOf(sums, source_, e);
       LossSums of = readSums(outputs, *source_.derivation, data_);
       std::optional<Conditioning> better;
-      if (!has_failed[e]) better = betterConditioning(of, {}, source_.precision);
-      // A population may have many expressions without variables. They are constant wherever they have a value.
-      if (better && source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms)) {
-        of.is_constant = true;
-        better.reset();
-      }
+      const bool has_variables = source_.expressions[e].variableCount() > 0;
+      if (!has_failed[e]) better = nextConditioning(of, {}, 0, has_variables, source_.precision);
       if (better) return Entry{static_cast<std::uint32_t>(e), *better, of.valid};
       take_(e, of, outputs);
       return {};
     });
   }
 
-  Result<std::vector<Entry>> takeAgain(std::vector<Entry> entries, bool is_last, Failures& failures) {
+  Result<std::vector<Entry>> takeAgain(std::vector<Entry> entries, int times, Failures& failures) {
     const Program program = programOf(entries);
     const ProgramSource& source = *program.state().source;
     const std::vector<double> parameters = parametersOf(entries);
@@ -165,8 +141,8 @@ class ConditionedSums {
       LossSums of = readSums(outputs, *source.derivation, data_);
       of.valid = entry.valid;
       std::optional<Conditioning> better;
-      if (!has_failed[i]) better = betterConditioning(of, entry.now, source.precision);
-      if (better && !is_last) return Entry{entry.expression, *better, entry.valid};
+      if (!has_failed[i]) better = nextConditioning(of, entry.now, times, true, source.precision);
+      if (better) return Entry{entry.expression, *better, entry.valid};
       take_(entry.expression, of, outputs);
       return {};
     });

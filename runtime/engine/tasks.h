@@ -91,6 +91,8 @@ Result<Task> withVectors(Engine::State& engine, Task task);
 /// The task for a derivation of the program of `task`. Errors: those of checkTask(); kLimit.
 Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation);
 
+/// Whether the engine evaluates the loss of these data as sums of derived graphs.
+bool isOfGraphs(const Engine::State& engine, const LossOptions& options, const Dataset::State& data);
 /// The sums of `quantity` over rows of `data`, derived by parameters.
 Derivation derivedSums(Quantity quantity, const Dataset::State& data, const LossOptions& options);
 /// Of one expression, from its outputs in a task of derivedSums(): the sums of the terms, and over which rows.

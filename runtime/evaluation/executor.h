@@ -136,6 +136,9 @@ class Executor {
   /// itself, or always the same copy.
   virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
 
+  /// Whether kernels here have the moments of scaled losses. If not, they are sums of predictions of graphs.
+  virtual bool hasMoments() const { return false; }
+
   /// Makes code and memory ready for the task.
   virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;

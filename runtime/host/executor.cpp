@@ -91,6 +91,7 @@ class HostExecutor final : public Executor {
     compileOnCpu(state, options, deadline);
   }
 
+  bool hasMoments() const override { return true; }
   Status prepare(const Task& task) override {
     if (!task.loss) return okStatus();
     const auto kernel = jit_->loss(lossSpecOf(task));
@@ -139,8 +140,19 @@ class HostExecutor final : public Executor {
     const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    sumOnHost(code, data, table.data(), threads_, task.deadline, *kernel, spec,
-              [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
+    HostLoss loss{*kernel, spec};
+    if (isOfMoments(spec.term)) loss.constants.target_centre = targetCentre(data);
+    const auto take = [&](std::size_t output, LossSums& sums, const Conditioning& now,
+                          int times) -> std::optional<Conditioning> {
+      if (isOfMoments(spec.term)) {
+        const bool has_variables = program.source->expressions[output].variableCount() > 0;
+        const auto next = nextConditioning(sums, now, times, has_variables, data.precision);
+        if (next) return next;
+      }
+      takeLoss(losses, output, sums, data, *task.loss);
+      return {};
+    };
+    sumOnHost(code, data, table.data(), threads_, task.deadline, loss, take);
     return losses;
   }
 
