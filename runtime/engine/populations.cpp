@@ -66,7 +66,7 @@ class PopulationLoss {
     options.data = &data;
     data_ = data;
     // A loss of graphs is derived from the tokens: it needs no code of the expressions' values.
-    if (isOfGraphs(*engine_, loss_, data.state())) {
+    if (isOfGraphs(loss_, data.state())) {
       Result<Dataset> behind = engine_->executor->withTargetBehind(data);
       if (!behind) return std::move(behind).error();
       data_ = std::move(*behind);

@@ -274,15 +274,10 @@ Result<Task> gradientTask(Engine::State& engine, Task task, const GradientOption
   return sumsTask(engine, std::move(*made), Quantity::kGradient, options.loss, options.by);
 }
 
-bool isOfGraphs(const Engine::State& engine, const LossOptions& options, const Dataset::State& data) {
-  const bool lacks_moments = infoOf(options.kind).isScaled() && !engine.executor->hasMoments();
-  return lacks_moments || isOfGraphs(options, data);
-}
-
 Result<Task> lossTask(Engine::State& engine, Task task, const LossOptions& options) {
   Result<Task> made = withVectors(engine, std::move(task));
   if (!made) return made;
-  if (isOfGraphs(engine, options, made->data.state())) {
+  if (isOfGraphs(options, made->data.state())) {
     Status valid = checkLoss(options, made->data.state(), engine.options.limits);
     if (!valid) return std::move(valid).error();
     return sumsTask(engine, std::move(*made), Quantity::kLoss, options, DerivativesBy::kParameters);

@@ -91,7 +91,6 @@ class HostExecutor final : public Executor {
     compileOnCpu(state, options, deadline);
   }
 
-  bool hasMoments() const override { return true; }
   Status prepare(const Task& task) override {
     if (!task.loss) return okStatus();
     const auto kernel = jit_->loss(lossSpecOf(task));

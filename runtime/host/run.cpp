@@ -22,6 +22,8 @@ constexpr std::size_t kInterpretedBlockBytes = 2048, kCompiledBlockBytes = 1024;
 constexpr std::size_t kExpressionsPerChunk = 32;
 constexpr std::size_t kInstructionsPerChunk = 4096;
 constexpr std::size_t kTilesPerThread = 4;
+// Predictions of a chunk that are kept for sums about their means, at most: a part of the L2 cache.
+constexpr std::size_t kMostKeptBytes = std::size_t{1} << 19;
 
 // Scratch blocks are padded by one cache line, so that equal rows of two blocks map to different cache sets, and 4K
 // aliasing between loads and stores is avoided.
@@ -85,6 +87,10 @@ struct ChunkSums {
   std::vector<std::uint64_t> valid;  ///< per output, over all row groups
   /// The outputs to be summed: of which prediction.
   std::vector<std::optional<Conditioning>> wanted;
+  /// Bytes from an output's predictions to those of the next, if all are kept in the thread's scratch memory behind
+  /// that of the chunk; else 0.
+  std::size_t kept_stride = 0;
+  bool has_predictions = false;  ///< they are there
 };
 
 /// One evaluation.
@@ -144,10 +150,11 @@ class HostRun {
     std::size_t stride;  ///< bytes from one root's output to the next
   };
 
+  std::size_t blocksOf(const Chunk& chunk) const { return ceilDivide(data_.rows, chunk.block_rows); }
+
   template <class Body>
   void forEachRange(const Chunk& chunk, const Body& body) const {
-    const std::size_t blocks = ceilDivide(data_.rows, chunk.block_rows);
-    const std::size_t ranges = std::min(ranges_, blocks);
+    const std::size_t blocks = blocksOf(chunk), ranges = std::min(ranges_, blocks);
     const auto edge = [&](std::size_t range) {
       return std::min(data_.rows, blocks * range / ranges * chunk.block_rows);
     };
@@ -222,8 +229,7 @@ class HostRun {
 
   /// Each sum of every row group, if all of its rows count.
   std::vector<double> keptOfAllRows(const KeptSums& kept, const LossSpec& spec) const {
-    if (kept.sums() == 0 || spec.targetSums() == 0)
-      return kept.sums() == 0 ? std::vector<double>() : data_.row_group_weights;
+    if (spec.targetSums() == 0) return kept.sums() == 0 ? std::vector<double>() : data_.row_group_weights;
     std::vector<double> all(kept.sums() * rowGroups());
     tbb::parallel_for(std::size_t{0}, rowGroups(), [&](std::size_t g) {
       const std::size_t first = g * kGroupRows;
@@ -236,13 +242,22 @@ class HostRun {
     return all;
   }
 
-  // Outputs that are taken again are summed with the batches they are in.
+  // Another thread has scratch memory of its own.
+  std::size_t keptStride(const Chunk& chunk, const LossSpec& spec) const {
+    const std::size_t stride = data_.padded_rows * element_ + kSkew;
+    const bool is_kept =
+        isOfMoments(spec.term) && std::min(ranges_, blocksOf(chunk)) == 1 && chunk.outputs * stride <= kMostKeptBytes;
+    return is_kept ? stride : 0;
+  }
+
+  // Outputs are summed again from kept predictions, or with the batches that they are in.
   void sumChunk(const Chunk& chunk, const HostLoss& loss, const KeptSums& kept, std::span<const double> all_kept,
                 const TakeSums& take) const {
     ChunkSums parts{.terms = AlignedBuffer(chunk.outputs * loss.spec.sums() * rowGroups() * element_),
                     .kept = {},
                     .valid = {},
-                    .wanted = std::vector<std::optional<Conditioning>>(chunk.outputs, Conditioning())};
+                    .wanted = std::vector<std::optional<Conditioning>>(chunk.outputs, Conditioning()),
+                    .kept_stride = keptStride(chunk, loss.spec)};
     std::vector<std::uint64_t> valid;
     bool is_left = true;
     for (int times = 0; is_left; ++times) {
@@ -254,6 +269,7 @@ class HostRun {
       forEachRange(chunk,
                    [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, loss, kept, parts); });
       if (times == 0) valid = parts.valid;
+      parts.has_predictions = parts.kept_stride != 0;
       is_left = false;
       std::size_t output = 0;
       for (std::size_t b = chunk.first; b < chunk.last; ++b) {
@@ -276,8 +292,10 @@ class HostRun {
     std::size_t channels = 0;
     withZeroOf(data_.precision, [&]<class T>(T) {
       const T* const terms = parts.terms.as<T>() + output * loss.spec.sums() * rowGroups();
-      for (; channels < loss.spec.sums(); ++channels)
+      while (channels < loss.spec.sums()) {
         sums[channels] = sumOf(terms + channels * rowGroups(), rowGroups());
+        ++channels;
+      }
     });
     const auto keep = [&](std::size_t sum) {
       sums[channels++] = sumOf(parts.kept.data() + (output * kept.sums() + sum) * rowGroups(), rowGroups());
@@ -290,8 +308,7 @@ class HostRun {
 
   void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, const HostLoss& loss,
                  const KeptSums& kept, ChunkSums& sums) const {
-    std::byte* const scratch = threadScratch(chunk.scratch_bytes);
-    const Place place = scratchOutputs(chunk, scratch);
+    std::byte* const scratch = threadScratch(chunk.scratch_bytes + chunk.outputs * sums.kept_stride);
     std::vector<std::uint64_t> valid(chunk.outputs, 0);
     for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
       const std::size_t rows = std::min(chunk.block_rows, last_row - row);
@@ -300,7 +317,11 @@ class HostRun {
         const std::size_t count = batches_[b].outputs.size();
         const auto wanted = std::span(sums.wanted).subspan(output, count);
         if (std::ranges::any_of(wanted, [](const auto& one) { return one.has_value(); })) {
-          runBlock(chunk, batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
+          Place place = scratchOutputs(chunk, scratch);
+          if (sums.kept_stride != 0) {
+            place = {scratch + chunk.scratch_bytes + output * sums.kept_stride + row * element_, sums.kept_stride};
+          }
+          if (!sums.has_predictions) runBlock(chunk, batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
           for (std::size_t i = 0; i < count; ++i) {
             if (!wanted[i]) continue;
             const std::byte* const predictions = place.out + i * place.stride;
