@@ -23,7 +23,7 @@ constexpr std::size_t kExpressionsPerChunk = 32;
 constexpr std::size_t kInstructionsPerChunk = 4096;
 constexpr std::size_t kTilesPerThread = 4;
 // Predictions of a chunk that are kept for sums about their means, at most: a part of the L2 cache.
-constexpr std::size_t kMostKeptBytes = std::size_t{1} << 19;
+constexpr std::size_t kMostPredictionBytes = std::size_t{1} << 19;
 
 // Scratch blocks are padded by one cache line, so that equal rows of two blocks map to different cache sets, and 4K
 // aliasing between loads and stores is avoided.
@@ -89,7 +89,7 @@ struct ChunkSums {
   std::vector<std::optional<Conditioning>> wanted;
   /// Bytes from an output's predictions to those of the next, if all are kept in the thread's scratch memory behind
   /// that of the chunk; else 0.
-  std::size_t kept_stride = 0;
+  std::size_t prediction_stride = 0;
   bool has_predictions = false;  ///< they are there
 };
 
@@ -243,10 +243,10 @@ class HostRun {
   }
 
   // Another thread has scratch memory of its own.
-  std::size_t keptStride(const Chunk& chunk, const LossSpec& spec) const {
+  std::size_t predictionStride(const Chunk& chunk, const LossSpec& spec) const {
     const std::size_t stride = data_.padded_rows * element_ + kSkew;
-    const bool is_kept =
-        isOfMoments(spec.term) && std::min(ranges_, blocksOf(chunk)) == 1 && chunk.outputs * stride <= kMostKeptBytes;
+    const bool is_kept = isOfMoments(spec.term) && std::min(ranges_, blocksOf(chunk)) == 1 &&
+                         chunk.outputs * stride <= kMostPredictionBytes;
     return is_kept ? stride : 0;
   }
 
@@ -257,7 +257,7 @@ class HostRun {
                     .kept = {},
                     .valid = {},
                     .wanted = std::vector<std::optional<Conditioning>>(chunk.outputs, Conditioning()),
-                    .kept_stride = keptStride(chunk, loss.spec)};
+                    .prediction_stride = predictionStride(chunk, loss.spec)};
     std::vector<std::uint64_t> valid;
     bool is_left = true;
     for (int times = 0; is_left; ++times) {
@@ -269,7 +269,7 @@ class HostRun {
       forEachRange(chunk,
                    [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, loss, kept, parts); });
       if (times == 0) valid = parts.valid;
-      parts.has_predictions = parts.kept_stride != 0;
+      parts.has_predictions = parts.prediction_stride != 0;
       is_left = false;
       std::size_t output = 0;
       for (std::size_t b = chunk.first; b < chunk.last; ++b) {
@@ -308,7 +308,7 @@ class HostRun {
 
   void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, const HostLoss& loss,
                  const KeptSums& kept, ChunkSums& sums) const {
-    std::byte* const scratch = threadScratch(chunk.scratch_bytes + chunk.outputs * sums.kept_stride);
+    std::byte* const scratch = threadScratch(chunk.scratch_bytes + chunk.outputs * sums.prediction_stride);
     std::vector<std::uint64_t> valid(chunk.outputs, 0);
     for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
       const std::size_t rows = std::min(chunk.block_rows, last_row - row);
@@ -318,8 +318,9 @@ class HostRun {
         const auto wanted = std::span(sums.wanted).subspan(output, count);
         if (std::ranges::any_of(wanted, [](const auto& one) { return one.has_value(); })) {
           Place place = scratchOutputs(chunk, scratch);
-          if (sums.kept_stride != 0) {
-            place = {scratch + chunk.scratch_bytes + output * sums.kept_stride + row * element_, sums.kept_stride};
+          if (sums.prediction_stride != 0) {
+            place = {scratch + chunk.scratch_bytes + output * sums.prediction_stride + row * element_,
+                     sums.prediction_stride};
           }
           if (!sums.has_predictions) runBlock(chunk, batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
           for (std::size_t i = 0; i < count; ++i) {
