@@ -237,38 +237,48 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
   return tokensError(codes, constants != nullptr);
 }
 
-// No branch here depends on the kind of a token, but masks do: kinds follow each other as if at random, and a branch
-// that is predicted wrongly takes longer than all the rest.
+// No branch here depends on the kind of a token: kinds follow each other as if at random, and a branch that is
+// predicted wrongly takes longer than all the rest. Indices are looked at apart, several at a time.
 bool Population::Block::appendIfValid(std::span<const std::int32_t> codes, const double* constants) {
-  std::int32_t* const to = codes_.room(codes.size());
-  double* const first_constant = constants_.room(codes.size());
-  double* constant = first_constant;
-  const std::uint32_t lacks_constants = maskOf(constants == nullptr);
-  std::uint32_t variables = 0, parameters = 0, faults = 0;
+  // The codes of the largest indices are the least.
+  std::int32_t last_variable = 0, last_parameter = 0;
+  for (const std::int32_t code : codes) {
+    last_variable = std::min(last_variable, code > kFirstParameterCode ? code : 0);
+    last_parameter = std::min(last_parameter, code);
+  }
+  const std::uint32_t variables = last_variable < 0 ? codesDownTo(last_variable, variableCode(0)) : 0;
+  const std::uint32_t parameters =
+      isParameterCode(last_parameter) ? codesDownTo(last_parameter, kFirstParameterCode) : 0;
+  std::uint32_t faults = maskOf(constants == nullptr && std::ranges::find(codes, kConstantCode) != codes.end());
   std::int64_t height = 0, least_height = 0;
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    const std::int32_t code = codes[i];
-    to[i] = code;
-    const std::uint32_t is_index = maskOf(code < 0), is_parameter = maskOf(isParameterCode(code));
-    const std::uint32_t number = static_cast<std::uint32_t>(code) & ~is_index;  // of an operator; else 0
-    const int arity = kArityOfCode[number < kCodes ? number : 0];
-    faults |= maskOf(number >= kCodes) | maskOf(arity < 0) | (maskOf(code == kConstantCode) & lacks_constants);
+  for (const std::int32_t code : codes) {
+    const auto number = static_cast<std::uint32_t>(std::max(code, 0));  // of an operator; else 0
+    const std::int32_t arity = kArityOfCode[number % kCodes];
+    faults |= static_cast<std::uint32_t>(number / kCodes) | maskOf(arity < 0);
     height -= arity;
     least_height = std::min(least_height, height);
     ++height;
-    variables = std::max(variables, codesDownTo(code, variableCode(0)) & is_index & ~is_parameter);
-    parameters = std::max(parameters, codesDownTo(code, kFirstParameterCode) & is_parameter);
-    *constant = constants == nullptr ? 0 : oneNaN(constants[i]);
-    constant += code == kConstantCode ? 1 : 0;
   }
+  std::ranges::copy(codes, codes_.room(codes.size()));
   codes_.extend(codes.size());
-  constants_.extend(static_cast<std::size_t>(constant - first_constant));
+  if (constants != nullptr) appendConstants(codes, constants);
   constexpr std::uint32_t kMostIndices = Expression::kMaxIndex + 1;
   if (height != 1 || least_height < 0 || faults != 0 || variables > kMostIndices || parameters > kMostIndices) {
     return false;
   }
   endEntry(variables, parameters);
   return true;
+}
+
+void Population::Block::appendConstants(std::span<const std::int32_t> codes, const double* constants) {
+  double* const first = constants_.room(codes.size());
+  double* next = first;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    *next = constants[i];
+    next += codes[i] == kConstantCode ? 1 : 0;
+  }
+  for (double* constant = first; constant < next; ++constant) *constant = oneNaN(*constant);
+  constants_.extend(static_cast<std::size_t>(next - first));
 }
 
 void Population::Block::addNone() {

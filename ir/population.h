@@ -120,6 +120,7 @@ class Population {
     Status append(std::span<const std::int32_t> codes, const double* constants);
     /// Appends the tokens. False where they are not valid; the appended tokens are then useless.
     bool appendIfValid(std::span<const std::int32_t> codes, const double* constants);
+    void appendConstants(std::span<const std::int32_t> codes, const double* constants);
     Status turn(std::span<const std::int32_t> codes, const double* constants);
     void replaceLast();
 

@@ -15,6 +15,11 @@ void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expres
   order();
 }
 
+void ExpressionOptimizer::run(const Tree& tree, std::uint32_t expression) {
+  dag_.addRoot(optimize(tree, expression));
+  order();
+}
+
 // Gives the expression's node, whose members are found.
 NodeId ExpressionOptimizer::optimize(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
@@ -25,6 +30,13 @@ NodeId ExpressionOptimizer::optimize(const ExpressionView& tokens, std::uint32_t
   const NodeId fused = fuser_.fuse(root, sweep_.members(), sweep_.uses());
   if (fused != root) sweep_.run(dag_, {&fused, 1});
   return fused;
+}
+
+NodeId ExpressionOptimizer::optimize(const Tree& tree, std::uint32_t expression) {
+  dag_.clear(tree.nodes.size());
+  const NodeId root = addTree(tree, expression, dag_, stack_);
+  sweep_.run(dag_, {&root, 1});
+  return root;
 }
 
 void ExpressionOptimizer::order() {

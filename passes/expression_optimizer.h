@@ -6,6 +6,8 @@
 //   one sweep back  uses              of the nodes that the root needs
 //   one sweep on    Fuser             multiply-adds, in precise and fast
 //   one walk        Scheduler         the order of evaluation
+//
+// Of a tree (passes/tree.h), which is as it was written, it only shares equal subterms and finds the order.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@
 #include "passes/members.h"
 #include "passes/rules/rewriter.h"
 #include "passes/rules/tables.h"
+#include "passes/tree.h"
 
 namespace srjit {
 
@@ -36,11 +39,13 @@ class ExpressionOptimizer {
 
   /// Optimizes expression number `expression` of a batch, a valid postfix program.
   void run(const ExpressionView& tokens, std::uint32_t expression);
-  /// The same of roots that are made of it: `addRoots(dag, f)` adds nodes and roots to the graph, in which f is the
-  /// expression's node. No rule is applied to these nodes.
-  template <class AddRoots>
-  void run(const ExpressionView& tokens, std::uint32_t expression, const AddRoots& addRoots) {
-    const NodeId f = optimize(tokens, expression);
+  /// Shares the equal subterms of its tree, and orders them.
+  void run(const Tree& tree, std::uint32_t expression);
+  /// The same, of tokens or of a tree, of roots that are made of the expression: `addRoots(dag, f)` adds nodes and
+  /// roots to the graph, in which f is the expression's node. No rule is applied to these nodes.
+  template <class Source, class AddRoots>
+  void run(const Source& source, std::uint32_t expression, const AddRoots& addRoots) {
+    const NodeId f = optimize(source, expression);
     addRoots(dag_, f);
     sweep_.run(dag_, dag_.roots());
     order();
@@ -51,6 +56,7 @@ class ExpressionOptimizer {
 
  private:
   NodeId optimize(const ExpressionView& tokens, std::uint32_t expression);
+  NodeId optimize(const Tree& tree, std::uint32_t expression);
   NodeId readTokens(const ExpressionView& tokens, std::uint32_t expression);
   NodeId variable(std::uint32_t column);
   void order();
@@ -61,7 +67,7 @@ class ExpressionOptimizer {
   Fuser fuser_;
   MemberSweep sweep_;
   Scheduler scheduler_;
-  std::vector<NodeId> stack_;        ///< of the tokens' walk
+  std::vector<NodeId> stack_;        ///< of the tokens' walk; by node of a tree, where it is
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::span<const NodeId> members_;  ///< those of graph(): the sweep's, or the scheduler's
 };

@@ -209,7 +209,7 @@ class Engine {
   /// The options of create(), with `threads` and `device` as resolved.
   const EngineOptions& options() const noexcept;
 
-  /// Counters of the GPU kernels; all 0 for the CPU.
+  /// Counters of the kernel cache.
   CacheStats cacheStats() const;
 
   struct State;

@@ -102,7 +102,7 @@ struct EngineOptions {
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
   unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all that it may use
-  /// Directory of the disk cache of GPU kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
+  /// Directory of the disk cache of kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
   /// directory.
   std::optional<std::string> cache_directory = {};
   /// Device memory for one data set and for one evaluation's working memory, on each device; larger work is divided
@@ -119,6 +119,11 @@ class Dataset;
 struct CompileOptions {
   std::optional<Tier> tier = {};          ///< overrides the engine's
   std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
+  /// False: expressions are evaluated as they are written, but for constants that are folded and multiply-adds
+  /// (passes/tree.h), which spares most of the time that preparing them takes. Right for expressions that are evaluated
+  /// once. The bits depend on this choice, except in Math::kStrict, and are then the same in every tier, batch and
+  /// device. A pipeline replaces both.
+  bool simplify = true;
   /// Expected number of evaluations of the program, for Tier::kAuto. On a GPU, code found in the cache is used from
   /// fewer evaluations on.
   double expected_evaluations = 1;

@@ -79,7 +79,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
   app.add_option("--cache-dir", options.engine.cache_directory,
-                 "where kernels of GPUs are kept between runs; '' keeps none")
+                 "where kernels are kept between runs; '' keeps none")
       ->type_name("DIR")
       ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
   addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);
@@ -103,8 +103,12 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   addExpressionOptions(app, options.expressions);
   addDataOptions(app, options);
   addOutOption(app, options.out);
-  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
-      ->type_name("LIST");
+  CLI::Option* const passes =
+      app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as simplify,fma")
+          ->type_name("LIST");
+  addChoice<bool>(app, "--simplify", options.simplify, {{"on", true}, {"off", false}},
+                  "whether expressions are simplified, or evaluated as they are written")
+      ->excludes(passes);
 }
 
 std::vector<std::size_t> Evaluation::good() const {
@@ -190,8 +194,8 @@ void checkStandardInput(const std::string& data, const ExpressionOptions& expres
 Evaluation prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   checkStandardInput(options.data, options.expressions);
-  std::optional<Pipeline> pipeline;
-  if (!options.passes.empty()) pipeline = readPasses(options.passes, options.engine.math);
+  CompileOptions compile{.simplify = options.simplify};
+  if (!options.passes.empty()) compile.pipeline = readPasses(options.passes, options.engine.math);
   LoadedData loaded = loadData(options);
   const ColumnNames columns = viewOf(loaded.roles).names;
   std::vector<SourceLine> lines = readExpressions(options.expressions, columns);
@@ -202,7 +206,8 @@ Evaluation prepare(const EvaluationOptions& options, bool writes_npy) {
     }
     if (line.ok() && !requireInputs(line, loaded.roles.variables.size(), columns)) report(line.expression.error());
   }
-  return {std::move(loaded), std::move(lines), std::move(pipeline)};
+  compile.expected_rows = loaded.data.rows();
+  return {std::move(loaded), std::move(lines), std::move(compile)};
 }
 
 void evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step) {
@@ -217,11 +222,7 @@ void evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, c
         std::min(ceilDivide(partSize(rows, device != "cpu"), evaluation.copies), good.size() - begin);
     const std::span<const std::size_t> part(good.data() + begin, count);
     const Batch batch = evaluation.batchOf(part);
-    CompileOptions compile;
-    compile.pipeline = evaluation.pipeline;
-    compile.expected_rows = rows;
-    compile.deferred = evaluation.deferred;
-    const Program program = evaluation.engine.compile(batch.expressions, compile);
+    const Program program = evaluation.engine.compile(batch.expressions, evaluation.compile);
     const std::vector<Failure> failures = step(program, part, batch.parameters);
     add(served, program.status().served);
     if (!failures.empty()) progress.hide();

@@ -20,6 +20,7 @@ struct EvaluationOptions {
   std::string data, target, weights, passes, out = "-";
   MissingCells missing = MissingCells::kRefused;  ///< kRead: rows with missing values are left out
   bool json = false, quiet = false;
+  bool simplify = true;                          ///< CompileOptions
   std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some
 };
 
@@ -53,9 +54,8 @@ LoadedData loadData(const EvaluationOptions& options);
 /// Data, expressions and an engine that fit together.
 struct Evaluation : LoadedData {
   std::vector<SourceLine> lines;  ///< bad ones were reported
-  std::optional<Pipeline> pipeline;
-  std::size_t copies = 1;  ///< how many evaluations of each expression a step has in memory at once
-  bool deferred = false;   ///< CompileOptions, of the step's programs
+  CompileOptions compile;         ///< of all programs: their passes, whether they simplify, the number of rows
+  std::size_t copies = 1;         ///< how many evaluations of each expression a step has in memory at once
 
   /// Indices of the good lines.
   std::vector<std::size_t> good() const;

@@ -59,9 +59,7 @@ Dag sampleGraph() {
 }
 
 Status tryHostCode() {
-  const auto jit = HostJit::create(Precision::kF32, Math::kPrecise);
-  if (!jit) return jit.error();
-  const Result<HostCode> code = (*jit)->compile(sampleGraph());
+  const Result<HostCode> code = HostJit(Precision::kF32, Math::kPrecise).compile(sampleGraph());
   return code ? okStatus() : Status(code.error());
 }
 

@@ -56,7 +56,7 @@ if $test; then
   quietly python-install.log build/python-test/bin/pip install --disable-pip-version-check "$wheel[test]"
   say "running its tests (log: build/python-tests.log)"
   rm -f build/python-tests.xml
-  build/python-test/bin/python -m pytest -p no:cacheprovider --junit-xml=build/python-tests.xml python/tests \
+  SRJIT_CACHE_DIR="$SRJIT_ROOT/build/python-test/cache" build/python-test/bin/python -m pytest -p no:cacheprovider --junit-xml=build/python-tests.xml python/tests \
     >build/python-tests.log 2>&1 || {
     tail -n 60 build/python-tests.log >&2
     exit 1

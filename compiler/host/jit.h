@@ -1,4 +1,4 @@
-// Machine code for the processor it runs on, through LLVM's ORC: handlers of a row-block interpreter, vector loops,
+// Machine code for the processor it runs on, through LLVM: handlers of a row-block interpreter, vector loops,
 // losses.
 //
 // Everything here comes from the one lowering (compiler/lowering/operators.h) at one vector width, so that interpreter
@@ -6,7 +6,9 @@
 // writable) up to the row count rounded up to kRowQuantum; no pointer needs more than the element's alignment.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/host/linker.h"
 #include "compiler/lowering/source_map.h"
 #include "ir/error.h"
 #include "ir/numbers/loss_sums.h"
@@ -69,25 +72,33 @@ struct HostTarget {
   unsigned vector_bytes = 16;  ///< 16, 32 or 64
   bool has_fma = false;        ///< without, fused multiply-add is a call of libm for each row, with the same bits
 };
-/// This processor.
-HostTarget detectHost();
+/// This processor. Thread-safe.
+const HostTarget& detectHost();
+
+/// Keeps objects between compilers and processes. Called with a title: the object that was kept under it, else the one
+/// that `make` makes, which should be kept. Titles, all with the same target, tell apart the objects of one build of
+/// this library: "handler add(rows, value) f32 precise". Called by several threads at once. Errors: those of `make`.
+using MakeHostObject = std::function<Result<std::vector<std::byte>>()>;
+using HostObjects = std::function<Result<HostObject>(const std::string& title, const MakeHostObject& make)>;
 
 /// A compiler and the code it made, for one precision and math mode. All calls are thread-safe and may run in parallel.
+/// LLVM's code generator starts when it is needed first.
 class HostJit {
  public:
-  /// The code runs only on processors that have the target's features.
-  static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math, HostTarget target = detectHost());
+  /// The code runs only on processors that have the target's features. `objects` keeps the handlers and losses; by
+  /// default nothing does.
+  HostJit(Precision precision, Math math, HostTarget target = detectHost(), HostObjects objects = {});
   ~HostJit();
 
-  /// The handlers for `keys`, in order; missing ones are compiled together in one module. Handlers live as long as the
-  /// HostJit.
+  /// The handlers for `keys`, in order; missing ones are found or made in parallel on the calling thread's arena.
+  /// Handlers live as long as the HostJit. Throws what `objects` throws.
   Result<std::vector<HostHandler>> handlers(std::span<const HandlerKey> keys);
 
   /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in
   /// ascending order, so schedule the graph first.
   Result<HostCode> compile(const Dag& dag);
 
-  /// The loss kernel of a spec, compiled at first use; lives as long as the HostJit.
+  /// The loss kernel of a spec, found or made at first use; lives as long as the HostJit. Throws as handlers().
   Result<HostLossKernel> loss(const LossSpec& spec);
 
   /// The code that compile() generates for each graph, as the text of one module: LLVM IR before or after optimisation,
@@ -101,7 +112,6 @@ class HostJit {
 
  private:
   struct State;
-  explicit HostJit(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

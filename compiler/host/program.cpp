@@ -170,6 +170,52 @@ Result<HostProgram> encodeForHost(const Dag& dag, std::vector<NodeId>* computed)
   return HostEncoder(dag, computed).encode();
 }
 
+std::uint32_t HostTreeEncoder::encode(const Tree& tree, std::vector<HostInstruction>& instructions,
+                                      std::vector<NodeId>& parameters) {
+  constexpr std::int16_t kMove = -1;
+  const std::uint32_t root = tree.root();
+  slots_.resize(std::max(slots_.size(), tree.nodes.size()));
+  parameters.clear();
+  std::uint32_t* const slots = slots_.data();
+  const TreeNode* const nodes = tree.nodes.data();
+  std::uint32_t height = 0, most = 0;
+  const auto append = [&](std::int16_t op, HostOperand::Base to, std::uint32_t number,
+                          std::span<const NodeId> operands) {
+    HostInstruction instruction{};
+    HandlerKey key{op, 0};
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const TreeNode& node = nodes[operands[k]];
+      if (node.isOperator()) {
+        instruction.operands[k] = {HostOperand::kSlot, slots[operands[k]]};
+        --height;
+      } else if (node.place == TreeNode::kInColumn) {
+        instruction.operands[k] = {HostOperand::kColumn, node.index()};
+      } else {
+        instruction.operands[k] = {HostOperand::kParameter, static_cast<std::uint32_t>(parameters.size())};
+        parameters.push_back(operands[k]);
+        key.scalar_mask |= static_cast<std::uint8_t>(1U << k);
+      }
+    }
+    instruction.handler = handlerNumber(key);
+    if (to == HostOperand::kSlot) {
+      slots[number] = height++;
+      most = std::max(most, height);
+      instruction.destination = {HostOperand::kSlot, slots[number]};
+    } else {
+      instruction.destination = {HostOperand::kOutput, 0};
+    }
+    instructions.push_back(instruction);
+  };
+  for (NodeId id = 0; id <= root; ++id) {
+    const TreeNode& node = nodes[id];
+    if (!node.isOperator()) continue;
+    append(static_cast<std::int16_t>(node.op), id == root ? HostOperand::kOutput : HostOperand::kSlot, id,
+           std::span(node.operands).first(node.arity));
+  }
+  if (!nodes[root].isOperator()) append(kMove, HostOperand::kOutput, root, {&root, 1});
+  return most;
+}
+
 std::string printProgram(const HostProgram& program, const Dag& dag) {
   std::string text;
   for (const HostInstruction& instruction : program.instructions) {

@@ -14,6 +14,7 @@
 #include "compiler/host/jit.h"
 #include "ir/error.h"
 #include "passes/dag.h"
+#include "passes/tree.h"
 
 namespace srjit {
 
@@ -64,6 +65,19 @@ struct HostProgram {
 /// parameters together, than HostOperand::kMaxIndex.
 /// The node of each instruction is appended to `computed`.
 Result<HostProgram> encodeForHost(const Dag& dag, std::vector<NodeId>* computed = nullptr);
+
+/// Encodes trees, one after another in the same memory. Operators are computed in the order of their tokens, so slots
+/// are a stack. Not thread-safe.
+class HostTreeEncoder {
+ public:
+  /// Appends the program of the tree, whose value is output 0. `parameters` become the nodes of its constants and
+  /// parameters, in the order of the parameter table; one that occurs twice has two entries. Gives the slots that it
+  /// needs.
+  std::uint32_t encode(const Tree& tree, std::vector<HostInstruction>& instructions, std::vector<NodeId>& parameters);
+
+ private:
+  std::vector<std::uint32_t> slots_;  ///< by node, of operators
+};
 
 /// A line per instruction, e.g. `slot0 = mul x0 parameter1`: x<column>, parameter<index in Dag::parameters()> with its
 /// value in brackets if it is a literal, a constant as the shortest number that reads back, slot<number> of scratch

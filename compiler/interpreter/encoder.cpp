@@ -170,12 +170,12 @@ EncodeFault Encoder::emitSegments() {
     }
     if (end - first == 1) {
       const bool in_place = isOnStack(values_[segment.root].where);
-      emitStatement(segment.root, in_place, token(table_.find(Kind::kEnd, 1), 0, segment.output));
+      emitStatement(segment.root, in_place, DeviceToken::of(table_.find(Kind::kEnd, 1), 0, segment.output));
     } else {
       const auto sum = static_cast<std::uint32_t>(s - first);
       emitSum(segment.root, sum);
       if (s + 1 == end)
-        code_->tokens.push_back(token(table_.find(Kind::kStoreSums, 0, sum), 0, segments_[first].output));
+        code_->tokens.push_back(DeviceToken::of(table_.find(Kind::kStoreSums, 0, sum), 0, segments_[first].output));
     }
     release(statement++);
   }
@@ -327,7 +327,7 @@ EncodeFault Encoder::storeInSlot(NodeId id, std::uint32_t statement) {
     return {EncodeFault::Kind::kSlots, slot};
   }
   values_[id].number = options_->staged_columns + slot;
-  emitStatement(id, true, token(table_.find(Kind::kStoreSlot, 1), values_[id].number));
+  emitStatement(id, true, DeviceToken::of(table_.find(Kind::kStoreSlot, 1), values_[id].number));
   release(statement);
   live_.push_back(id);
   return {};
@@ -358,11 +358,11 @@ void Encoder::emitSum(NodeId root, std::uint32_t sum) {
   const bool in_place = isOnStack(value.where);
   if (in_place && node.op == Op::kMul && value.plan->stack_count == 0 && value.plan->argument_place == kInColumn) {
     const auto number = [&](std::uint8_t operand) { return values_[node.operands[operand]].number; };
-    code_->tokens.push_back(token(table_.find(Kind::kKeepProductSum, 0, sum), number(value.plan->column),
-                                  number(value.plan->argument), DeviceToken::kColumn));
+    code_->tokens.push_back(DeviceToken::of(table_.find(Kind::kKeepProductSum, 0, sum), number(value.plan->column),
+                                            number(value.plan->argument), DeviceToken::kColumn));
     return;
   }
-  emitStatement(root, in_place, token(table_.find(Kind::kKeepSum, 1, sum)));
+  emitStatement(root, in_place, DeviceToken::of(table_.find(Kind::kKeepSum, 1, sum)));
 }
 
 // Appends the tokens that push a value, computed in place or from where it is, and the one that takes it. Tokens of an
@@ -385,8 +385,8 @@ void Encoder::emitStatement(NodeId root, bool in_place, DeviceToken last) {
 }
 
 DeviceToken Encoder::pushed(const Value& value, std::uint32_t height) const {
-  if (value.where == kInColumn) return token(table_.find(Kind::kPushColumn, height), value.number);
-  return token(table_.find(Kind::kPushParameter, height), 0, value.number, DeviceToken::kParameter);
+  if (value.where == kInColumn) return DeviceToken::of(table_.find(Kind::kPushColumn, height), value.number);
+  return DeviceToken::of(table_.find(Kind::kPushParameter, height), 0, value.number, DeviceToken::kParameter);
 }
 
 // Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
@@ -419,24 +419,24 @@ DeviceToken* Encoder::emitShort(const Node& node, const OperandPlan& plan, std::
   constexpr std::uint32_t kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
   const auto number = [&](std::size_t k) { return values_[node.operands[k]].number; };
   const std::array<std::uint32_t, kMaxArity + 1> numbers = {number(0), number(1), number(2), 0};
-  *--end = token(table_.findApply(node.op, unsigned{plan.operand_form}, height + plan.stack_count),
-                 numbers[plan.column], numbers[plan.argument], kKinds[plan.argument_place]);
+  *--end = DeviceToken::of(table_.findApply(node.op, unsigned{plan.operand_form}, height + plan.stack_count),
+                           numbers[plan.column], numbers[plan.argument], kKinds[plan.argument_place]);
   return end;
 }
 
 DeviceToken* Encoder::emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height,
                                DeviceToken* end) const {
-  *--end = token(table_.find(Kind::kPushResult, height));
-  *--end = token(table_.findBody(node.op));
+  *--end = DeviceToken::of(table_.find(Kind::kPushResult, height));
+  *--end = DeviceToken::of(table_.findBody(node.op));
   for (unsigned i = node.operand_count; i-- > 0;) {
     const Value& input = values_[node.operands[i]];
-    if (input.where == kInColumn) *--end = token(table_.find(Kind::kArgumentColumn, 0, i), input.number);
+    if (input.where == kInColumn) *--end = DeviceToken::of(table_.find(Kind::kArgumentColumn, 0, i), input.number);
     if (input.where == kInParameter) {
-      *--end = token(table_.find(Kind::kArgumentParameter, 0, i), 0, input.number, DeviceToken::kParameter);
+      *--end = DeviceToken::of(table_.find(Kind::kArgumentParameter, 0, i), 0, input.number, DeviceToken::kParameter);
     }
   }
   for (unsigned k = 0; k < plan.stack_count; ++k) {
-    *--end = token(table_.find(Kind::kArgumentStack, height + k + 1, plan.stack[k]));
+    *--end = DeviceToken::of(table_.find(Kind::kArgumentStack, height + k + 1, plan.stack[k]));
   }
   return end;
 }

@@ -34,6 +34,11 @@ struct DeviceToken {
   static constexpr unsigned kColumnShift = 12;
   static constexpr std::uint32_t kColumnMask = 0x3ffff;
   static constexpr unsigned kArgumentShift = 30;
+
+  static constexpr DeviceToken of(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
+                                  std::uint32_t kind = kNumber) {
+    return {static_cast<std::uint32_t>(handler) | column << kColumnShift | kind << kArgumentShift, argument};
+  }
 };
 
 /// How the column, slot and parameter numbers of tokens follow from those of a graph.
@@ -141,13 +146,6 @@ class Encoder {
   DeviceToken* emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken* emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken pushed(const Value& value, std::uint32_t height) const;
-
-  static DeviceToken token(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
-                           std::uint32_t kind = DeviceToken::kNumber) {
-    return {
-        static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift | kind << DeviceToken::kArgumentShift,
-        argument};
-  }
 
   HandlerNumbers table_;
   std::vector<Value> values_;  ///< by node, as `uses_` and `lives_`

@@ -87,6 +87,7 @@ struct HandlerNumbers {
   std::uint32_t depth = 0;                ///< InterpreterSpec::depth
   std::uint32_t handlers = 0;
 
+  const OpFacts& facts(Op op) const noexcept { return ops[static_cast<std::size_t>(op)]; }
   bool has(Op op) const noexcept { return facts(op).has; }
   bool isLong(Op op) const noexcept { return facts(op).is_long; }
   /// The number of a handler at a stack height, or -1 if there is none.
@@ -96,22 +97,25 @@ struct HandlerNumbers {
   int findApply(Op op, unsigned operand_form, unsigned height) const noexcept {
     const OpFacts& of = facts(op);
     if (!of.has || of.is_long || height > depth) return -1;
-    return applies[static_cast<std::size_t>(of.first) + std::size_t{operand_form} * (depth + 1) + height];
+    return applyOf(of, operand_form, height);
+  }
+  /// The same of a short operator that the table has, at a height that there is.
+  int applyOf(const OpFacts& of, unsigned operand_form, unsigned height) const noexcept {
+    return applies[static_cast<std::uint32_t>(of.first) + operand_form * (depth + 1) + height];
   }
   int findBody(Op op) const noexcept { return facts(op).first; }
   /// The plan that pushes the fewest columns and parameters onto the stack and, among these, needs the fewest
   /// registers: operands on the stack are evaluated by descending need, where the form allows it. Operands past the
   /// arity do not count. Without branches, which would be hard to predict.
   const OperandPlan& planOf(Op op, OperandPlace a, OperandPlace b, OperandPlace c) const noexcept {
-    const OpFacts& of = facts(op);
+    return planOf(facts(op), a, b, c);
+  }
+  const OperandPlan& planOf(const OpFacts& of, OperandPlace a, OperandPlace b, OperandPlace c) const noexcept {
     return plans[of.first_plan + a + of.strides[0] * b + of.strides[1] * c];
   }
   std::size_t placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
     return (static_cast<std::size_t>(kind) * (depth + 1) + height) * kArguments + argument;
   }
-
- private:
-  const OpFacts& facts(Op op) const noexcept { return ops[static_cast<std::size_t>(op)]; }
 };
 
 }  // namespace srjit

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,10 +21,13 @@ struct KernelFacts {
   unsigned spill_load_bytes = 0;
 };
 
+/// Of code: a cubin; PTX with a final 0, for the driver to assemble; or an object file for the CPU.
+enum class ImageForm : std::uint8_t { kCubin, kPtx, kObject };
+
 /// A loadable module.
 struct KernelImage {
-  std::vector<std::byte> code;  ///< a cubin; or PTX with a final 0, for the driver to assemble
-  bool is_ptx = false;
+  std::vector<std::byte> code;
+  ImageForm form = ImageForm::kCubin;
   std::vector<KernelFacts> kernels;  ///< in the order of the report; empty where the assembler has none, as with PTX
   double seconds = 0;                ///< of one core, to make it; assemble() does not count
 };

@@ -75,7 +75,7 @@ class LlvmImageMaker final : public ImageMaker {
  private:
   static KernelImage asPtx(const std::string& ptx, double seconds) {
     const auto text = std::as_bytes(std::span(ptx.c_str(), ptx.size() + 1));
-    return {.code = {text.begin(), text.end()}, .is_ptx = true, .kernels = {}, .seconds = seconds};
+    return {.code = {text.begin(), text.end()}, .form = ImageForm::kPtx, .kernels = {}, .seconds = seconds};
   }
 
   template <class MakePtx>
@@ -100,12 +100,16 @@ class LlvmImageMaker final : public ImageMaker {
 
 }  // namespace
 
+std::string buildIdentity() {
+  return fmt::format("sr-jit {} {}; LLVM {} on {}", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING, LLVM_HOST_TRIPLE);
+}
+
 std::string compilerIdentity() {
   static const std::string identity = [] {
     const Toolkit& toolkit = findToolkit();
     const bool links = assemblerName().starts_with("nvJitLink");
-    return fmt::format("sr-jit {} {}; LLVM {}; assembler {} ({})", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING,
-                       assemblerName(), stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
+    return fmt::format("{}; assembler {} ({})", buildIdentity(), assemblerName(),
+                       stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
   }();
   return identity;
 }

@@ -36,9 +36,11 @@ class ImageMaker {
   virtual std::string identity() const = 0;
 };
 
-/// Everything besides the arguments that decides the bits of an image: a hash of this library's sources and tables up
-/// to the compiler, its version, LLVM's version, and the assembler with its file's size and time.
-/// Made at the first call; later ones copy it. Thread-safe.
+/// What decides the bits of LLVM's objects besides the arguments: a hash of this library's sources and tables up to the
+/// compiler, its version, LLVM's version, and the kind of machine. Thread-safe.
+std::string buildIdentity();
+/// The same for images: also the assembler with its file's size and time. Made at the first call; later ones copy it.
+/// Thread-safe.
 std::string compilerIdentity();
 
 /// LLVM and the assembler that was found; PTX where there is none. With a directory of `listings`, rows kernels name

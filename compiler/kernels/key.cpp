@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/host/jit.h"
 #include "compiler/interpreter/kernel.h"
 
 namespace srjit {
@@ -106,6 +107,13 @@ KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity)
   DigestBuilder digest;
   digest.add("front end").add(identity).add(options.arch).add(options.machine).add(frontEndBitcode());
   return {digest.finish(), fmt::format("front end {}", options.arch)};
+}
+
+KernelKey keyOfHostObject(const std::string& title, const HostTarget& target, std::string_view identity) {
+  const auto& [cpu, features, vector_bytes, has_fma] = target;
+  DigestBuilder digest;
+  digest.add("host").add(identity).add(cpu).add(features).add(vector_bytes).add(has_fma).add(title);
+  return {digest.finish(), fmt::format("{} {}", title, cpu)};
 }
 
 }  // namespace srjit

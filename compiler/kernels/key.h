@@ -16,6 +16,8 @@
 
 namespace srjit {
 
+struct HostTarget;
+
 /// A BLAKE3 hash (J. O'Connor, J.-P. Aumasson, S. Neves, Z. Wilcox-O'Hearn, "BLAKE3", 2020).
 using Digest = std::array<std::uint8_t, 32>;
 
@@ -50,5 +52,8 @@ KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& optio
 KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity);
 /// Of the options, only arch and machine count; besides, the bitcode that clang made of the sources.
 KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity);
+
+/// The key of an object of a HostJit for this target (compiler/host/jit.h); `identity` is buildIdentity().
+KernelKey keyOfHostObject(const std::string& title, const HostTarget& target, std::string_view identity);
 
 }  // namespace srjit

@@ -27,11 +27,18 @@ void inRanges(std::size_t count, const Body& body) {
 }  // namespace
 
 void ParameterTable::add(const ParameterSource& source, std::size_t parameter_offset) {
-  if (!source.isLiteral()) {
-    patches_.push_back(
-        {static_cast<std::uint32_t>(literals_.size()), static_cast<std::uint32_t>(parameter_offset + source.index)});
+  source.isLiteral() ? addLiteral(source.literal) : addParameter(parameter_offset + source.index);
+}
+
+void ParameterTable::add(const Tree& tree, std::span<const NodeId> leaves, std::size_t parameter_offset) {
+  for (const NodeId leaf : leaves) {
+    const TreeNode& node = tree.nodes[leaf];
+    if (node.kind == Token::Kind::kConstant) {
+      addLiteral(tree.values[leaf]);
+    } else {
+      addParameter(parameter_offset + node.index());
+    }
   }
-  literals_.push_back(source.isLiteral() ? source.literal : 0.0);
 }
 
 void ParameterTable::append(const ParameterTable& other) {

@@ -9,6 +9,7 @@
 
 #include "ir/numeric.h"
 #include "passes/dag.h"
+#include "passes/tree.h"
 
 namespace srjit {
 
@@ -66,6 +67,8 @@ class ParameterTable {
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);
+  /// These constants and parameters of a tree; the caller's parameters of its expression begin at `parameter_offset`.
+  void add(const Tree& tree, std::span<const NodeId> leaves, std::size_t parameter_offset);
   /// All entries of `other`, in order, behind those that are here.
   void append(const ParameterTable& other);
 
@@ -80,6 +83,10 @@ class ParameterTable {
     std::uint32_t entry;
     std::uint32_t parameter;
   };
+  void addParameter(std::size_t parameter) {
+    patches_.push_back({static_cast<std::uint32_t>(literals_.size()), static_cast<std::uint32_t>(parameter)});
+    literals_.push_back(0);
+  }
   std::vector<double, Uninitialized<double>> literals_;
   std::vector<Patch, Uninitialized<Patch>> patches_;
 };

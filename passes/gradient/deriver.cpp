@@ -236,6 +236,7 @@ std::size_t Derivation::roots(std::size_t parameters) const noexcept {
 
 Deriver::Deriver(Precision precision, Math math)
     : math_(math),
+      reader_(precision, math),
       optimizer_(precision, math),
       dag_(precision),
       rewriter_(dag_, ruleModeOf(math, precision)),
@@ -244,16 +245,23 @@ Deriver::Deriver(Precision precision, Math math)
       fuser_(dag_) {}
 
 ExpressionGraph Deriver::run(const ExpressionView& tokens, std::uint32_t expression,
-                             const std::optional<Derivation>& derivation) {
+                             const std::optional<Derivation>& derivation, bool simplify) {
+  return simplify ? runOf(tokens, expression, derivation, tokens)
+                  : runOf(reader_.read(tokens), expression, derivation, tokens);
+}
+
+template <class Source>
+ExpressionGraph Deriver::runOf(const Source& source, std::uint32_t expression,
+                               const std::optional<Derivation>& derivation, const ExpressionView& tokens) {
   const std::size_t parameters = tokens.parameterCount();
   if (!derivation) {
-    optimizer_.run(tokens, expression);
+    optimizer_.run(source, expression);
   } else if (tokens.variableCount() > derivation->columns) {
-    optimizer_.run(tokens, expression, [&](Dag& dag, NodeId) { addRootsWithoutData(dag, *derivation, parameters); });
+    optimizer_.run(source, expression, [&](Dag& dag, NodeId) { addRootsWithoutData(dag, *derivation, parameters); });
   } else if (derivation->quantity == Quantity::kLoss) {
-    optimizer_.run(tokens, expression, [&](Dag& dag, NodeId f) { addLossRoots(dag, f, *derivation); });
+    optimizer_.run(source, expression, [&](Dag& dag, NodeId f) { addLossRoots(dag, f, *derivation); });
   } else {
-    optimizer_.run(tokens, expression);
+    optimizer_.run(source, expression);
     derive(optimizer_.graph(), *derivation, parameters);
     sweep_.run(dag_, roots_);
     return {dag_, roots_, scheduler_.run(dag_, roots_, sweep_.members().size()), sweep_.uses()};
@@ -403,11 +411,11 @@ void Deriver::appendRoots(Dag& to) {
   ExpressionGraph{dag_, roots_, sweep_.members(), sweep_.uses()}.appendTo(to, places_);
 }
 
-BatchOptimizer::BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation)
-    : derivation_(std::move(derivation)), deriver_(precision, math), merged_(precision) {}
+BatchOptimizer::BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation, bool simplify)
+    : derivation_(std::move(derivation)), simplify_(simplify), deriver_(precision, math), merged_(precision) {}
 
 void BatchOptimizer::add(const ExpressionView& tokens) {
-  deriver_.run(tokens, expressions_++, derivation_).appendTo(merged_, places_);
+  deriver_.run(tokens, expressions_++, derivation_, simplify_).appendTo(merged_, places_);
 }
 
 void BatchOptimizer::add(const Dag& from, std::size_t root, const ExpressionView& tokens) {

@@ -14,6 +14,7 @@
 #include "passes/gradient/differentiate.h"
 #include "passes/members.h"
 #include "passes/rules/rewriter.h"
+#include "passes/tree.h"
 
 namespace srjit {
 
@@ -28,11 +29,11 @@ class Deriver {
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// The roots of expression number `expression` of a batch, after the standard passes: its value, or with a derivation
-  /// derivation->roots() roots. These are NaN if it has more variables than derivation->columns: evaluations give a
-  /// failure instead.
+  /// The roots of expression number `expression` of a batch, after the standard passes, or as it is written
+  /// (passes/tree.h) if not `simplify`: its value, or with a derivation derivation->roots() roots. These are NaN if it
+  /// has more variables than derivation->columns: evaluations give a failure instead.
   ExpressionGraph run(const ExpressionView& tokens, std::uint32_t expression,
-                      const std::optional<Derivation>& derivation);
+                      const std::optional<Derivation>& derivation, bool simplify = true);
 
   /// Adds the roots of `derivation` to `to`, another graph, for the expression that node `root` of `from` computes. It
   /// has `parameters` parameters and uses only variables before derivation.columns.
@@ -41,6 +42,9 @@ class Deriver {
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);
 
  private:
+  template <class Source>
+  ExpressionGraph runOf(const Source& source, std::uint32_t expression, const std::optional<Derivation>& derivation,
+                        const ExpressionView& tokens);
   /// Makes the roots. `f` is the expression's graph, of one root, in another Dag.
   void derive(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
   ExpressionGraph graphOf(const Dag& from, NodeId root);
@@ -56,6 +60,7 @@ class Deriver {
   void appendRoots(Dag& to);
 
   Math math_;
+  TreeReader reader_;
   ExpressionOptimizer optimizer_;
   Dag dag_;  ///< of one expression
   Rewriter rewriter_;
@@ -73,9 +78,9 @@ class Deriver {
 /// expression, in order. Not thread-safe.
 class BatchOptimizer {
  public:
-  BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation = {});
+  BatchOptimizer(Precision precision, Math math, std::optional<Derivation> derivation = {}, bool simplify = true);
 
-  /// Adds the next expression, after the standard passes.
+  /// Adds the next expression, after the standard passes, or as it is written.
   void add(const ExpressionView& tokens);
   /// The same, with a derivation, of an expression that other passes made root number `root` of a graph.
   void add(const Dag& from, std::size_t root, const ExpressionView& tokens);
@@ -84,6 +89,7 @@ class BatchOptimizer {
 
  private:
   std::optional<Derivation> derivation_;
+  bool simplify_;
   Deriver deriver_;
   Dag merged_;
   std::uint32_t expressions_ = 0;

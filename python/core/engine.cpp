@@ -43,7 +43,7 @@ nb::dict cacheStatsOf(const Engine& engine) {
 
 CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::string>& tier,
                                 const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                                bool keep_order, bool deferred, const Dataset* data) {
+                                bool keep_order, bool deferred, bool simplify, const Dataset* data) {
   CompileOptions options;
   if (tier) options.tier = choiceOf("tier", *tier, kTiers);
   if (passes) options.pipeline = Pipeline::parse(*passes, engine.options().math).value();
@@ -52,6 +52,7 @@ CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::s
   options.group_by_sharing = !keep_order;
   options.data = data;
   options.deferred = deferred;
+  options.simplify = simplify;
   return options;
 }
 
@@ -59,18 +60,20 @@ CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::s
 CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
                              const Numbers<std::int64_t>& offsets, bool prefix, const std::optional<std::string>& tier,
                              const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                             bool keep_order, bool deferred, const Dataset* data) {
+                             bool keep_order, bool deferred, bool simplify, const Dataset* data) {
   const PopulationView view = populationOf(codes, constants, offsets, prefix);
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, data);
+  const CompileOptions options =
+      compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, simplify, data);
   const nb::gil_scoped_release free;
   return {engine.compile(view, options).value(), {view.size()}};
 }
 
 CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& tokens,
                              const std::optional<std::string>& tier, const std::optional<std::string>& passes,
-                             double evaluations, std::size_t rows, bool keep_order, bool deferred,
+                             double evaluations, std::size_t rows, bool keep_order, bool deferred, bool simplify,
                              const Dataset* data) {
-  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, data);
+  const CompileOptions options =
+      compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, deferred, simplify, data);
   const nb::gil_scoped_release free;
   return {engine.compile(tokens.view(), options).value(),
           {tokens.size(), std::make_shared<std::vector<Failure>>(tokens.failures)}};
@@ -136,7 +139,7 @@ void defineEngine(nb::module_& module) {
       .def("status", statusOf);
   const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {
     module.def(name, function, nb::arg("engine"), arrays..., nb::arg("tier").none(), nb::arg("passes").none(),
-               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("deferred"),
+               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("deferred"), nb::arg("simplify"),
                nb::arg("data").none());
   };
   define_compile("compile_arrays", compileArrays, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),

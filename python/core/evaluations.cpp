@@ -247,22 +247,25 @@ void defineOutputs(nb::module_& module) {
 
 nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
                        const Numbers<std::int64_t>& offsets, bool prefix, const nb::object& data,
-                       const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
+                       const Numbers<double>& parameters, const std::string& loss, const std::string& nan,
+                       bool simplify) {
   const auto numbers = spanOf(parameters);
   auto evaluate = [engine, data_set = nb::cast<Dataset>(data), view = populationOf(codes, constants, offsets, prefix),
-                   values = std::vector<double>(numbers.begin(), numbers.end()),
-                   options = lossOptionsOf(loss, nan)] { return engine.loss(view, data_set, values, options); };
+                   values = std::vector<double>(numbers.begin(), numbers.end()), options = lossOptionsOf(loss, nan),
+                   simplify] { return engine.loss(view, data_set, values, options, {.simplify = simplify}); };
   return waited(std::move(evaluate), {offsets.size() - 1}, nb::make_tuple(data, codes, constants, offsets));
 }
 
 PendingResult<Losses> submitLossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes,
                                          const Numbers<double>& constants, const Numbers<std::int64_t>& offsets,
                                          bool prefix, const nb::object& data, const Numbers<double>& parameters,
-                                         const std::string& loss, const std::string& nan) {
+                                         const std::string& loss, const std::string& nan, bool simplify) {
   const PopulationView view = populationOf(codes, constants, offsets, prefix);
   const Dataset data_set = nb::cast<Dataset>(data);
   const LossOptions options = lossOptionsOf(loss, nan);
-  return inFlight([&] { return engine.submitLoss(view, data_set, spanOf(parameters), options); }, {view.size()}, data);
+  return inFlight(
+      [&] { return engine.submitLoss(view, data_set, spanOf(parameters), options, {.simplify = simplify}); },
+      {view.size()}, data);
 }
 
 void prepare(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -308,7 +311,8 @@ void defineEvaluations(nb::module_& module) {
              nb::arg("nan"));
   const auto of_arrays = [&](const char* name, auto function) {
     module.def(name, function, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),
-               nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"), nb::arg("nan"));
+               nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"), nb::arg("nan"),
+               nb::arg("simplify"));
   };
   of_arrays("loss_of_arrays", lossOfArrays);
   of_arrays("submit_loss_of_arrays", submitLossOfArrays);

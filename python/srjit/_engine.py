@@ -159,7 +159,7 @@ class Engine:
             (approximate instructions and value-changing rewrites; f32 only).
         tier: ``"auto"``, ``"interpret"``, ``"direct"`` or ``"compile"``: how expressions are executed.
         threads: Threads of the host to use at most; 0: all.
-        cache_dir: Folder of the disk cache of GPU kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
+        cache_dir: Folder of the disk cache of kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
         device_bytes: Device memory for one data set and for the working memory of one evaluation; 0: all that is free.
         subtree_bytes: Device memory per data set for values of recurring subtrees (``data`` of `compile`); 0: none.
         max_nodes: Nodes (tokens) of an expression at most, for untrusted expressions; 0: no limit. More are a
@@ -205,7 +205,7 @@ class Engine:
         return self._engine.notices
 
     def cache_stats(self) -> dict[str, Any]:
-        """Figures of the kernel cache; all 0 for the CPU."""
+        """Figures of the kernel cache."""
         return self._engine.cache_stats()
 
     def upload(self, X: Any, y: Any = None, weights: Any = None, names: Sequence[str] | None = None) -> Dataset:
@@ -261,7 +261,7 @@ class Engine:
     def compile(self, expressions: Any, *, language: str = "infix", names: Sequence[str] | Dataset = (),
                 prefix: bool = False, tier: str | None = None, passes: str | None = None,
                 expected_evaluations: float = 1, expected_rows: int = 0, keep_order: bool = False,
-                data: Dataset | None = None, deferred: bool = False) -> Program:
+                data: Dataset | None = None, deferred: bool = False, simplify: bool = True) -> Program:
         """Compiles a batch of expressions.
 
         Args:
@@ -278,6 +278,9 @@ class Engine:
             data: Restricts the program to one data set, whose kept values of subtrees it then reads.
             deferred: Whether code is made at the first evaluation instead of at once: for programs that are fitted or
                 differentiated, which have their own code. No effect with ``data``.
+            simplify: False: expressions are evaluated as they are written, but for constants that are folded and
+                multiply-adds. That prepares them several times as fast; the results may differ in their last digits.
+                Not beside ``passes``.
 
         Returns:
             A `Program`. Bad expressions among several are its `failures`, and their results are NaN.
@@ -287,7 +290,10 @@ class Engine:
         """
         tier = None if tier is None else text_of(tier, "tier")
         passes = None if passes is None else text_of(passes, "passes")
-        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred)
+        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred,
+                   bool(simplify))
+        if passes is not None and not simplify:
+            raise ValueError("simplify is False, but there are passes: expected one of them")
         if isinstance(names, Dataset):
             names = names.names
         if _is_token_arrays(expressions):
@@ -303,7 +309,7 @@ class Engine:
         return Program(_core.compile_arrays(self._engine, *source, prefix, *options), names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
-             nan: str = "propagate", *, prefix: bool = False) -> Losses:
+             nan: str = "propagate", *, prefix: bool = False, simplify: bool = True) -> Losses:
         """One loss per expression; no predictions are stored.
 
         Args:
@@ -317,24 +323,27 @@ class Engine:
             nan: How rows with a non-finite prediction are treated: ``"propagate"``, ``"skip"`` them, or ``"reject"``
                 the expression (an infinite loss).
             prefix: Of token arrays: whether operators stand before their operands.
+            simplify: Of token arrays: as of `compile`.
 
         Raises:
             ValueError: A wrong number of parameters, data without a target, an unknown loss.
             Error: Too little memory, a lost device.
         """
-        return self._loss(True, program, data, parameters, loss, nan, prefix)
+        return self._loss(True, program, data, parameters, loss, nan, prefix, simplify)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
-                    nan: str = "propagate", *, prefix: bool = False) -> Pending:
+                    nan: str = "propagate", *, prefix: bool = False, simplify: bool = True) -> Pending:
         """`loss` without waiting: a `Pending`. Arguments are copied before this returns."""
-        return self._loss(False, program, data, parameters, loss, nan, prefix)
+        return self._loss(False, program, data, parameters, loss, nan, prefix, simplify)
 
-    def _loss(self, waits: bool, program: Any, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool) -> Any:
+    def _loss(self, waits: bool, program: Any, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool,
+              simplify: bool) -> Any:
         if _is_token_arrays(program):
             if np.ndim(parameters) != 2:
                 numbers = np.empty(0) if parameters is None else float64_of(parameters, "parameters").reshape(-1)
-                return self._loss_of_arrays(waits, token_arrays(*program), prefix, data, numbers, _words(loss, nan))
-            program = self.compile(program, prefix=prefix)
+                words = (*_words(loss, nan), bool(simplify))
+                return self._loss_of_arrays(waits, token_arrays(*program), prefix, data, numbers, words)
+            program = self.compile(program, prefix=prefix, simplify=simplify)
         numbers, vectors = _parameters_of(program, parameters)
         return self._call(waits, "loss", program, data, numbers, _words(loss, nan), lambda result: _losses(result, vectors))
 

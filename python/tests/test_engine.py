@@ -97,6 +97,22 @@ def test_a_deferred_program_gives_the_same(engine, data):
     np.testing.assert_array_equal(engine.predict(deferred, data, np.ones(4)), engine.predict(at_once, data, np.ones(4)))
 
 
+def test_expressions_are_evaluated_as_they_are_written(table):
+    X, _ = table
+    engine = srjit.Engine(device="cpu", precision="f64", math="fast")
+    data = engine.upload(X, np.ones(len(X)))
+    written = engine.compile("x0*x1 + x0*x1", simplify=False)
+    np.testing.assert_array_equal(engine.predict(written, data)[0], X[:, 0] * X[:, 1] + X[:, 0] * X[:, 1])
+    assert written.status()["nodes_after"] == 7 > engine.compile("x0*x1 + x0*x1").status()["nodes_after"]
+    add, mul = srjit.ops["add"].code, srjit.ops["mul"].code
+    codes = np.array([srjit.VARIABLE, srjit.VARIABLE - 1, mul, srjit.VARIABLE, srjit.VARIABLE - 1, mul, add], dtype=np.int32)
+    arrays = codes, np.zeros(7), np.array([0, 7])
+    for losses in engine.loss(arrays, data, simplify=False), engine.submit_loss(arrays, data, simplify=False).result():
+        assert losses.values == engine.loss(written, data).values
+    with pytest.raises(ValueError, match="simplify is False, but there are passes"):
+        engine.compile("x0", passes="simplify", simplify=False)
+
+
 def test_fit_finds_parameters(engine, data, table):
     program = engine.compile(["p0*x0^2 + p1*sin(x1)*x2 + p2", "p0 + exp(x0*p1)"])
     fits = engine.fit(program, data, iterations=100)

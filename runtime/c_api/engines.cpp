@@ -104,7 +104,10 @@ CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_
   result.group_by_sharing = !flagOf(options.keep_order, "keep_order");
   if (options.data != nullptr) result.data = &options.data->data;
   result.deferred = flagOf(options.deferred, "deferred");
-  checkReserved(static_cast<std::uint32_t>(options.reserved), "options");
+  result.simplify = !flagOf(options.as_written, "as_written");
+  if (!result.simplify && result.pipeline) {
+    refuse(Errc::kInvalid, "as_written is 1, but there are passes: expected one of them");
+  }
   return result;
 }
 

@@ -37,7 +37,7 @@ namespace {
 // The form of a file:
 //
 //   magic, version | XXH3 of all that follows, but for the code | key | XXH3 of the code | sizes of facts and code
-//   facts: title, seconds, is PTX, then name, registers, stack, spill stores, spill loads of each kernel
+//   facts: title, seconds, form, then name, registers, stack, spill stores, spill loads of each kernel
 //   code
 //
 // Numbers have the byte order of the machine; texts have their length before them. XXH3 (Y. Collet; LLVM's xxhash.h)
@@ -75,7 +75,7 @@ std::string factsOf(const std::string& title, const KernelImage& image) {
     bytes += text;
   };
   addText(title);
-  add(image.seconds, std::uint8_t{image.is_ptx});
+  add(image.seconds, image.form);
   for (const KernelFacts& facts : image.kernels) {
     addText(facts.name);
     add(facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
@@ -97,9 +97,7 @@ bool readFacts(std::string_view bytes, StoredImage& image) {
     bytes.remove_prefix(size);
     return true;
   };
-  std::uint8_t is_ptx = 0;
-  if (!takeText(image.key.title) || !take(image.seconds, is_ptx)) return false;
-  image.is_ptx = is_ptx != 0;
+  if (!takeText(image.key.title) || !take(image.seconds, image.form)) return false;
   image.kernels.clear();
   while (!bytes.empty()) {
     KernelFacts& facts = image.kernels.emplace_back();

@@ -33,10 +33,10 @@ CUmodule load(const Cuda& cuda, const KernelImage& image) {
   if (code == CUDA_SUCCESS) return module;
   log.resize(std::strlen(log.c_str()));
   while (!log.empty() && (log.back() == '\n' || log.back() == ' ')) log.pop_back();
-  throw CudaFailure(code, {image.is_ptx ? Errc::kCompile : Errc::kMachine,
+  throw CudaFailure(code, {image.form == ImageForm::kPtx ? Errc::kCompile : Errc::kMachine,
                            fmt::format("cuModuleLoadDataEx of {} bytes of {} failed: {}{}{}", image.code.size(),
-                                       image.is_ptx ? "PTX" : "machine code", describe(cuda.driver(), code),
-                                       log.empty() ? "" : ": ", log),
+                                       image.form == ImageForm::kPtx ? "PTX" : "machine code",
+                                       describe(cuda.driver(), code), log.empty() ? "" : ": ", log),
                            {}});
 }
 

@@ -27,6 +27,7 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   source->precision = engine.options.precision;
   source->math = engine.options.math;
   source->pipeline = options.pipeline;
+  source->simplify = options.simplify;
   const Status own = engine.checkProcess();
   if (own) {
     engine.executor->execute([&] { set(*source, true); });

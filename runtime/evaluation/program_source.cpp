@@ -14,7 +14,11 @@
 namespace srjit {
 
 ProgramSource ProgramSource::emptyLike() const {
-  return {.precision = precision, .math = math, .pipeline = pipeline, .group_by_sharing = group_by_sharing};
+  return {.precision = precision,
+          .math = math,
+          .pipeline = pipeline,
+          .simplify = simplify,
+          .group_by_sharing = group_by_sharing};
 }
 
 // `add(block, e)` appends expression e to the block, and gives its fault.

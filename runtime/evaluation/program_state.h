@@ -31,7 +31,8 @@ namespace srjit {
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
-  std::optional<Pipeline> pipeline = {};  ///< not set: Pipeline::standard(), in one walk
+  std::optional<Pipeline> pipeline = {};  ///< not set: Pipeline::standard(), in one walk, or none
+  bool simplify = true;                   ///< CompileOptions::simplify
   Population expressions = {};
   std::vector<Failure> invalid = {};  ///< expressions that were not valid; they are the constant NaN here
   std::uint32_t variables = 0;        ///< the largest variableCount()

@@ -148,7 +148,7 @@ Result<Dag> graphOf(const CompileOrder& order) {
   const ProgramSource& source = order.source;
   const auto make = [&]() -> Result<Dag> {
     if (source.pipeline) return source.derivation ? derivedDag(order.range, source) : pipelineDag(order.range, source);
-    BatchOptimizer optimizer(source.precision, source.math, source.derivation);
+    BatchOptimizer optimizer(source.precision, source.math, source.derivation, source.simplify);
     for (const std::uint32_t e : order.range) optimizer.add(source.expressions[e]);
     return optimizer.take();
   };

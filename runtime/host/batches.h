@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -22,24 +23,27 @@
 
 namespace srjit {
 
-/// One graph, of some expressions. Root i is output `outputs[i]`.
+/// The program or the loop of some adjacent expressions: one graph, or one expression as it is written.
 struct HostBatch {
-  std::vector<std::uint32_t> expressions;
-  std::vector<std::uint32_t> outputs;  ///< ascending; at least one
-  HostProgram program;                 ///< interpreted if `code` is null
-  HostCode code;
-  std::size_t parameters = 0;  ///< index of its first parameter in the table
+  using Numbers = std::ranges::iota_view<std::uint32_t, std::uint32_t>;
 
-  /// Whether adjacent roots are adjacent outputs.
-  bool contiguous() const noexcept { return outputs.back() - outputs.front() + 1 == outputs.size(); }
+  Numbers expressions;
+  Numbers outputs;  ///< root i is output outputs[i]; at least one
+  struct {
+    std::span<const HostInstruction> instructions;
+    std::uint32_t slots = 0;
+  } program;  ///< interpreted if `code` is null
+  HostCode code = {};
+  std::size_t parameters = 0;  ///< index of its first parameter in the table
 };
 
 /// Batches with their handlers and parameter table. Immutable.
 class HostBatches final : public ProgramCode {
  public:
-  /// Runs the passes for these ranges, encodes or compiles their graphs, in parallel on the calling thread's arena, and
-  /// links the handlers. Throws OutOfMemory, std::bad_alloc, or an ErrorException if the deadline is over.
-  HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order, const std::vector<Range>& ranges);
+  /// Makes the code of all expressions for the order's tier, in parallel on the calling thread's arena, and links the
+  /// handlers: runs the passes for ranges of them (rangesForHost()) and encodes or compiles their graphs, or encodes
+  /// each as it is written. Throws OutOfMemory, std::bad_alloc, or an ErrorException if the deadline is over.
+  HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order);
 
   ProgramStatus status() const override;
   std::span<const HostBatch> batches() const noexcept { return batches_; }
@@ -52,14 +56,16 @@ class HostBatches final : public ProgramCode {
   AlignedBuffer table(std::span<const double> parameters, Precision precision) const;
 
  private:
-  struct Draft;
-  void make(const CompileOrder& order, const std::vector<Range>& ranges);
-  void take(Draft& draft, const ProgramSource& source);
+  /// What one task makes.
+  struct Part;
+  void make(const CompileOrder& order);
+  void take(Part part);
   /// Finds the handlers that the programs use. Batches without handlers become failures.
   void link();
 
   const Stopwatch watch_;
   std::shared_ptr<HostJit> jit_;
+  std::vector<std::vector<HostInstruction>> instructions_;  ///< of the programs
   std::vector<HostBatch> batches_;
   std::vector<HostHandler> handlers_;  ///< by handlerNumber(); null where unused
   ParameterTable parameters_;

@@ -6,9 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "compiler/kernels/image_maker.h"
+#include "compiler/kernels/key.h"
 #include "compiler/lowering/code_weights.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/host/batches.h"
+#include "runtime/platform/clock.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
@@ -71,8 +74,11 @@ Error onGpu(const char* what) {
 
 class HostExecutor final : public Executor {
  public:
-  HostExecutor(std::shared_ptr<HostJit> jit, unsigned threads)
-      : Executor(threads), jit_(std::move(jit)), threads_(threads) {}
+  HostExecutor(const EngineOptions& options, unsigned threads, std::shared_ptr<KernelCache> cache)
+      : Executor(threads),
+        cache_(std::move(cache)),
+        jit_(std::make_shared<HostJit>(options.precision, options.math, detectHost(), keptIn(cache_, detectHost()))),
+        threads_(threads) {}
 
   MadeData upload(const DataView& data) override { return constant(Dataset::State::create(data, jit_->precision())); }
   MadeData adopt(const DeviceDataView&) override { return onGpu("columns"); }
@@ -101,6 +107,8 @@ class HostExecutor final : public Executor {
                     [this](const Task& own) { return arena_.execute([&] { return evaluateOnCpu(own); }); });
   }
 
+  CacheStats cacheStats() const override { return cache_->stats(); }
+
  private:
   void compileOnCpu(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
     const ProgramSource& source = *state.source;
@@ -110,8 +118,7 @@ class HostExecutor final : public Executor {
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
     const CompileOrder order{.source = source, .tier = tier, .deadline = deadline};
-    const auto code =
-        arena_.execute([&] { return std::make_shared<HostBatches>(jit_, order, rangesForHost(source, tier)); });
+    const auto code = arena_.execute([&] { return std::make_shared<HostBatches>(jit_, order); });
     state.failures = code->failures();
     state.info = code->info();
     state.code = code;
@@ -158,16 +165,31 @@ class HostExecutor final : public Executor {
   static constexpr std::string_view kDevice = "cpu";
   static std::string_view codeOf(Tier tier) { return tier == Tier::kCompile ? kCompiledCode : kInterpreterCode; }
 
+  std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<HostJit> jit_;
   unsigned threads_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> makeHostExecutor(const EngineOptions& options, unsigned threads) {
-  auto jit = HostJit::create(options.precision, options.math);
-  if (!jit) return std::move(jit).error();
-  return std::unique_ptr<Executor>(std::make_unique<HostExecutor>(std::shared_ptr<HostJit>(std::move(*jit)), threads));
+HostObjects keptIn(std::shared_ptr<KernelCache> cache, const HostTarget& target) {
+  return
+      [cache = std::move(cache), target](const std::string& title, const MakeHostObject& make) -> Result<HostObject> {
+        const auto image = cache->get(keyOfHostObject(title, target, buildIdentity()), [&]() -> Result<KernelImage> {
+          const Stopwatch watch;
+          auto object = make();
+          if (!object) return std::move(object).error();
+          return KernelImage{
+              .code = std::move(*object), .form = ImageForm::kObject, .kernels = {}, .seconds = watch.seconds()};
+        });
+        if (!image) return image.error();
+        return HostObject(*image, &(*image)->code);
+      };
+}
+
+std::unique_ptr<Executor> makeHostExecutor(const EngineOptions& options, unsigned threads,
+                                           std::shared_ptr<KernelCache> cache) {
+  return std::make_unique<HostExecutor>(options, threads, std::move(cache));
 }
 
 std::string missingOf(const HostTarget& processor) {

@@ -210,7 +210,7 @@ class HostRun {
       const std::size_t rows = std::min(chunk.block_rows, last_row - row);
       for (std::size_t b = chunk.first; b < chunk.last; ++b) {
         const HostBatch& batch = batches_[b];
-        if (rows % kRowQuantum == 0 && batch.contiguous()) {
+        if (rows % kRowQuantum == 0) {
           const Place direct{out + batch.outputs[0] * out_stride + row * element_, out_stride};
           runBlock(chunk, batch, row, rows, direct, scratch);
           continue;

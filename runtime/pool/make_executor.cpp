@@ -124,7 +124,7 @@ Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const Get
   }
   if (options.device == "cpu") {
     if (std::string missing = missingOf(detectHost()); !missing.empty()) notices.push_back(std::move(missing));
-    return makeHostExecutor(options, options.threads);
+    return makeHostExecutor(options, options.threads, openKernelCache(options));
   }
   const auto ordinals = cudaOrdinals(options.device, [&]() -> Result<std::size_t> {
     const auto driver = driverFor(options.device, get_driver);

@@ -262,7 +262,7 @@ class Comparison {
   void computeLosses() {
     const EngineOptions options{
         .device = "cpu", .precision = sums_.source.precision, .math = sums_.source.math, .tier = Tier::kInterpret};
-    const auto cpu = need(makeHostExecutor(options, threads_));
+    const auto cpu = makeHostExecutor(options, threads_, store_->cache());
     auto state = std::make_shared<Program::State>();
     state->source = std::make_shared<const ProgramSource>(sums_.source);
     state->info.tier = options.tier;

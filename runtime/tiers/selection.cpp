@@ -61,7 +61,7 @@ Estimate TierSelection::estimate(std::size_t expressions, std::size_t tokens, co
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
   const std::size_t best = bestParts(first, now, work);
-  const bool is_for_device = first == CodeKind::kInterpreted && !options.pipeline && store_->frontEnd() != nullptr &&
+  const bool is_for_device = first == CodeKind::kInterpreted && options.simplify && !options.pipeline && store_->frontEnd() != nullptr &&
                              isEncodedOnDevice(expressions, tokens);
   return {secondsOf(first, now, work), is_for_device ? std::min(best, mostPartsForDevice(expressions)) : best};
 }

@@ -67,8 +67,8 @@ TEST(SourceMap, PtxHasTheSameInstructionsAndNamesEveryNode) {
 TEST(SourceMap, AssemblyOfTheProcessorHasTheSameInstructions) {
   const Dag dag = graphOf("exp(x0) + x1*2");
   const SourceMap map = mapOf(dag);
-  const auto jit = HostJit::create(Precision::kF32, Math::kPrecise).value();
-  const std::string plain = jit->assemblyOf({&dag, 1}).value(), placed = jit->assemblyOf({&dag, 1}, {&map, 1}).value();
+  const HostJit jit(Precision::kF32, Math::kPrecise);
+  const std::string plain = jit.assemblyOf({&dag, 1}).value(), placed = jit.assemblyOf({&dag, 1}, {&map, 1}).value();
   EXPECT_EQ(instructionsOf(placed), instructionsOf(plain));
   EXPECT_GE(linesNamed(placed).size(), 3U);
 }

@@ -121,7 +121,8 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
 
 Calls callsInC(World& world, const EngineOptions& options) {
   // One engine on the CPU for all points, as in engine_scenarios.cpp.
-  static const Engine cpu = Engine::create({.device = "cpu", .math = Math::kStrict, .threads = 2}).value();
+  static const Engine cpu =
+      Engine::create({.device = "cpu", .math = Math::kStrict, .threads = 2, .cache_directory = ""}).value();
   const Engine engine = options.device == "cpu" ? cpu : world.machine.engine(options);
   return [caller = std::make_shared<const Caller>(engine)] {
     Outcome outcome;

@@ -34,7 +34,8 @@ const Engine& sharedCpuEngine(Tier tier) {
   static std::map<Tier, Engine> engines;
   const auto known = engines.find(tier);
   if (known != engines.end()) return known->second;
-  const EngineOptions options{.device = "cpu", .math = Math::kStrict, .tier = tier, .threads = 2};
+  const EngineOptions options{
+      .device = "cpu", .math = Math::kStrict, .tier = tier, .threads = 2, .cache_directory = ""};
   return engines.emplace(tier, Engine::create(options).value()).first->second;
 }
 
@@ -363,11 +364,26 @@ Calls texts(World&) {
 
 FakeOptions noGpu() { return {}; }
 
+EngineOptions keptOnCpu(World& world) {
+  EngineOptions options = onCpu();
+  options.cache_directory = world.scratch.path("cache");
+  return options;
+}
+
+/// The first use of an engine whose code another one has kept.
+Calls useOfKept(World& world) {
+  const Calls calls = firstUse(world, keptOnCpu(world));
+  calls();
+  return calls;
+}
+
 constexpr Scenario kHostScenarios[] = {
     {"Texts", kMemory, texts, noGpu, true},
     {"CpuEngine", kMemory, [](World& w) { return creation(w, onCpu()); }},
     {"CpuWholeLife", kThreads, [](World& w) { return wholeLife(w, onCpu()); }, noGpu, true},
-    {"CpuFirstUse", kMemory, [](World& w) { return firstUse(w, onCpu()); }, noGpu, true},
+    {"CpuFirstUse", kMemory | kCode, [](World& w) { return firstUse(w, onCpu()); }, noGpu, true},
+    {"CpuKeepsCode", kFiles | kNames | kOpens | kLocks | kFolders, [](World& w) { return firstUse(w, keptOnCpu(w)); }},
+    {"CpuKeptCode", kMemory | kReads | kOpens | kCode, useOfKept, noGpu, true},
     {"CpuUploads", kMemory, [](World& w) { return uploads(w, onCpu()); }},
     {"CpuInterpreted", kMemory, [](World& w) { return compilation(w, onCpu()); }, noGpu, true},
     {"CpuCompiled", kMemory | kCode, [](World& w) { return compilation(w, onCpu(Tier::kCompile)); }, noGpu, true},

@@ -125,6 +125,18 @@ class Bits : public GpuInMode {
   }
 };
 
+TEST_P(Bits, OfExpressionsAsTheyAreWrittenAreEqualInEveryTier) {
+  const Subject subject = fewOperators(mode().precision);
+  const std::vector<Expression> expressions = ExpressionGenerator(subject.generator).batch(subject.count);
+  std::vector<Variant> all;
+  for (const auto& [what, tier] :
+       {std::pair{"interpreted", Tier::kInterpret}, {"direct", Tier::kDirect}, {"compiled", Tier::kCompile}}) {
+    const Engine engine = this->engine(Memory::kPlenty);
+    all.push_back({what, engine, engine.compile(expressions, {.tier = tier, .simplify = false})});
+  }
+  compareOn(all, subject, std::array<std::size_t, 2>{1000, 100});
+}
+
 TEST_P(Bits, OfAllOperatorsAreEqualInterpreted) {
   const Subject subject = ofAllOperators();
   compareOn(variants(ExpressionGenerator(subject.generator).batch(subject.count), Tier::kInterpret), subject,

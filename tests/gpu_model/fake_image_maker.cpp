@@ -55,7 +55,7 @@ KernelImage FakeImageMaker::finish(const std::string& text, std::vector<KernelFa
   KernelImage image;
   const auto* const first = reinterpret_cast<const std::byte*>(text.c_str());
   image.code.assign(first, first + text.size() + 1);
-  image.is_ptx = makes_ptx;
+  image.form = makes_ptx ? ImageForm::kPtx : ImageForm::kCubin;
   if (!makes_ptx) image.kernels = std::move(kernels);
   image.seconds = seconds;
   return image;

@@ -204,7 +204,7 @@ TEST(BaselineCode, CompilesWithNvrtc) {
   const std::string source = cudaSource(everyOperator());
   const auto ptx = compileCuda(source, "sm_90", true);
   ASSERT_TRUE(ptx.ok()) << ptx.error().message;
-  EXPECT_TRUE(ptx->is_ptx);
+  EXPECT_EQ(ptx->form, ImageForm::kPtx);
   const std::string text(reinterpret_cast<const char*>(ptx->code.data()));
   EXPECT_THAT(text, HasSubstr(".entry population("));
   EXPECT_THAT(text, HasSubstr("div.approx.ftz.f32")) << "compiled with approximate arithmetic";

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 
@@ -65,9 +67,10 @@ TEST_F(CacheCommand, StatsCountsTheImages) {
 TEST_F(CacheCommand, ListShowsFactsOfTheKernels) {
   const json images = json::parse(run("list").out);
   ASSERT_EQ(images.size(), 3u);
+  const std::map<std::string, std::string> forms = {{"image 1", "ptx"}, {"image 2", "object"}, {"image 3", "cubin"}};
   for (const json& image : images) {
+    EXPECT_EQ(image["form"], forms.at(image["title"]));
     if (image["title"] != "image 3") continue;
-    EXPECT_EQ(image["form"], "ptx");
     EXPECT_EQ(image["registers"], 32);
     EXPECT_EQ(image["spill_bytes"], 16);
     EXPECT_EQ(image["seconds"], 0.25);

@@ -65,7 +65,7 @@ TEST(FreshGenerations, AreTimedInEveryTier) {
     const BenchData columns = freshData(population, 100);
     const Dataset data = on_model.upload(columns.view()).value();
     for (const Tier tier : {Tier::kInterpret, Tier::kDirect, Tier::kAuto}) {
-      const FreshRun run = timeFresh(on_model, data, generation, tier);
+      const FreshRun run = timeFresh(on_model, data, generation, {.tier = tier});
       EXPECT_TRUE(run.program.status().tier == tier || tier == Tier::kAuto);
       EXPECT_EQ(run.losses.size(), 8U);
       EXPECT_EQ(run.program.status().evaluations, 2U);
@@ -76,12 +76,12 @@ TEST(FreshGenerations, AreTimedInEveryTier) {
       EXPECT_GT(run.kernels, 0);
       EXPECT_GT(run.again.wall, 0);
       EXPECT_GT(run.again.device, 0);
-      const auto [seconds, losses] = timeOneCall(on_model, data, generation, tier);
+      const auto [seconds, losses] = timeOneCall(on_model, data, generation, {.tier = tier});
       EXPECT_GT(seconds, 0);
       EXPECT_TRUE(std::ranges::equal(losses, run.losses, [](double a, double b) { return sameBits(a, b); }));
     }
     const Dataset near = on_processor.upload(columns.view()).value();
-    const FreshRun other = timeFresh(on_processor, near, generation, Tier::kAuto);
+    const FreshRun other = timeFresh(on_processor, near, generation, {});
     EXPECT_EQ(other.kernels, 0);
     EXPECT_EQ(other.again.wall, other.again.device);
   }
@@ -91,9 +91,9 @@ TEST(FreshGenerations, HaveTheLossesOfKeptExpressions) {
   const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast}).value();
   const Dataset data = engine.upload(freshData("mixed", 300).view()).value();
   const std::vector<Expression> last = populationOf("mixed", 30, 1);
-  const FreshRun before = timeFresh(engine, data, last, Tier::kInterpret);
+  const FreshRun before = timeFresh(engine, data, last, {.tier = Tier::kInterpret});
   const NextGeneration next = halfKept(last, populationOf("mixed", 30, 2), 3);
-  FreshRun after = timeFresh(engine, data, next.expressions, Tier::kInterpret);
+  FreshRun after = timeFresh(engine, data, next.expressions, {.tier = Tier::kInterpret});
   compareKept(next, after.losses, before.losses);
   const auto kept = std::ranges::find_if(next.from, [](std::size_t from) { return from != NextGeneration::kNew; });
   after.losses[static_cast<std::size_t>(kept - next.from.begin())] = 1234.5;
@@ -108,7 +108,7 @@ TEST(FreshGenerations, HaveTheLossesOfKeptExpressions) {
 TEST(FreshGenerations, HaveAFrontEndThatTakesTime) {
   const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast, .threads = 1}).value();
   const std::vector<Expression> generation = populationOf("mixed", 50, 1);
-  EXPECT_GT(frontEndSeconds(engine, generation), 0);
+  for (const bool simplify : {true, false}) EXPECT_GT(frontEndSeconds(engine, generation, simplify), 0);
 }
 
 }  // namespace

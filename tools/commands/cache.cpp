@@ -30,6 +30,9 @@ std::string timeText(std::int64_t seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", parts);
 }
 
+/// By ImageForm.
+constexpr const char* kForms[] = {"cubin", "ptx", "object"};
+
 struct Usage {
   unsigned registers = 0;  ///< the most of all kernels
   unsigned spills = 0;     ///< bytes stored and loaded by all kernels
@@ -66,7 +69,7 @@ std::string listText(const std::vector<StoredImage>& images, bool json) {
       const Usage usage = usageOf(image);
       list.push_back({{"title", image.key.title},
                       {"bytes", image.bytes},
-                      {"form", image.is_ptx ? "ptx" : "cubin"},
+                      {"form", kForms[static_cast<std::size_t>(image.form)]},
                       {"kernels", image.kernels.size()},
                       {"registers", usage.registers},
                       {"spill_bytes", usage.spills},
@@ -81,7 +84,7 @@ std::string listText(const std::vector<StoredImage>& images, bool json) {
     const Usage usage = usageOf(image);
     text += fmt::format("{:>10} {:>9} {:>11} {:>8.3f}  {:<20}  {}{}\n", image.bytes, usage.registers, usage.spills,
                         image.seconds, timeText(image.used), text::printable(image.key.title),
-                        image.is_ptx ? " (PTX)" : "");
+                        image.form == ImageForm::kPtx ? " (PTX)" : "");
   }
   return text;
 }

@@ -124,8 +124,7 @@ void refine(const FitCommand& options, const FitOptions& fit, const Evaluation& 
   for (const std::size_t line : best) {
     starts.insert(starts.end(), table[line].parameters.begin(), table[line].parameters.end());
   }
-  const Program program =
-      engine.compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline, .deferred = true});
+  const Program program = engine.compile(evaluation.batchOf(best).expressions, evaluation.compile);
   const Fits fits = engine.fit(program, data, starts, fit).value();
   const std::vector<FittedLine> before = table;
   takeFits(fits, program, best, table);
@@ -145,7 +144,7 @@ ExitStatus runFit(const FitCommand& options) {
   readLoss(options.loss, fit_options.loss);
   Evaluation evaluation = prepare(options.evaluation, false);
   evaluation.copies = options.starts;
-  evaluation.deferred = true;
+  evaluation.compile.deferred = true;
   const std::vector<SourceLine>& lines = evaluation.lines;
   return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
     std::vector<FittedLine> table(lines.size());

@@ -56,8 +56,7 @@ std::string llvmText(const KernelInput& input, const LlvmOptions& options) {
   const KernelOptions& kernel = options.kernel;
   const bool optimized = !options.unoptimized;
   if (options.host) {
-    const auto jit = HostJit::create(kernel.precision, kernel.math).value();
-    return commented(input, ";", jit->irOf(input.graphs, optimized));
+    return commented(input, ";", HostJit(kernel.precision, kernel.math).irOf(input.graphs, optimized));
   }
   if (kernel.kind == ShownKernel::kInterpreter) {
     return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized).value();
@@ -310,8 +309,7 @@ Runner defineAsm(CLI::App& app) {
   app.footer(std::string(kDivision) + "Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
   return [options] {
     return showKernel(*options, KernelCode::kHost, [&](const KernelInput& input) {
-      const auto jit = HostJit::create(options->precision, options->math).value();
-      return commented(input, "#", jit->assemblyOf(input.graphs));
+      return commented(input, "#", HostJit(options->precision, options->math).assemblyOf(input.graphs));
     });
   };
 }

@@ -52,8 +52,7 @@ void countValidRows(const Evaluation& evaluation, const LossOptions& options, st
   }
   if (open.empty()) return;
   const Batch batch = evaluation.batchOf(open);
-  const Program program = evaluation.engine.compile(
-      batch.expressions, {.pipeline = evaluation.pipeline, .expected_rows = evaluation.data.rows()});
+  const Program program = evaluation.engine.compile(batch.expressions, evaluation.compile);
   LossOptions counting = options;
   counting.nan = NanPolicy::kSkip;
   const Result<Losses> losses = evaluation.engine.loss(program, evaluation.data, batch.parameters, counting);

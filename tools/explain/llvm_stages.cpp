@@ -161,10 +161,9 @@ Result<Json> llvmIrStage(const Request& request, const FinalGraph& graph) {
 }
 
 Result<Json> hostIrStage(const Request& request, const FinalGraph& graph) {
-  const auto jit = HostJit::create(request.precision, request.math);
-  if (!jit) return jit.error();
+  const HostJit jit(request.precision, request.math);
   return irStage({"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";"},
-                 hostIr(**jit, graph), graph, hostRows(request));
+                 hostIr(jit, graph), graph, hostRows(request));
 }
 
 Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
@@ -177,13 +176,12 @@ Result<Json> ptxStage(const Request& request, const FinalGraph& graph) {
 }
 
 Result<Json> assemblyStage(const Request& request, const FinalGraph& graph) {
-  const auto jit = HostJit::create(request.precision, request.math);
-  if (!jit) return jit.error();
+  const HostJit jit(request.precision, request.math);
   const SourceMap map = numbersOfNodes(graph);
-  const Result<std::string> text = (*jit)->assemblyOf({&graph.dag, 1}, {&map, 1});
+  const Result<std::string> text = jit.assemblyOf({&graph.dag, 1}, {&map, 1});
   if (!text) return text.error();
   // Where code may lie anywhere, calls of assembly name no function.
-  const Result<std::string> ir = hostIr(**jit, graph);
+  const Result<std::string> ir = hostIr(jit, graph);
   if (!ir) return ir.error();
   std::vector<Line> lines = assemblyLines(*text, graph);
   addCallees(

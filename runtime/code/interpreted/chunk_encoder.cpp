@@ -12,9 +12,11 @@
 #include <tbb/parallel_for.h>
 
 #include "compiler/interpreter/encoder.h"
+#include "compiler/interpreter/tree_encoder.h"
 #include "ir/mix.h"
 #include "ir/ops.h"
 #include "passes/gradient/deriver.h"
+#include "passes/tree.h"
 #include "runtime/evaluation/ranges.h"
 
 namespace srjit {
@@ -54,8 +56,10 @@ class EncodedGeneration {
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
   EncodeWorker(Precision precision, Math math, const HandlerTable& table)
-      : optimizer(precision, math), encoder(table.numbers()) {}
+      : reader(precision, math), trees(table.numbers()), optimizer(precision, math), encoder(table.numbers()) {}
 
+  TreeReader reader;
+  TreeEncoder trees;
   Deriver optimizer;
   Encoder encoder;
   std::vector<std::uint32_t> outputs;  ///< of one expression
@@ -263,7 +267,8 @@ ChunkEncoder::ChunkEncoder(KernelStore& store, const CompileOrder& order, const 
       table_(store.table({OpFamily::kAll, 8})),
       scratch_(store.encodeScratch().take()),
       needs_graphs_(source_.pipeline || order.filter != nullptr),
-      finds_(!needs_graphs_ && !source_.derivation && source_.variables <= kFirstSlot &&
+      takes_trees_(!needs_graphs_ && !source_.simplify && !source_.derivation),
+      finds_(!needs_graphs_ && source_.simplify && !source_.derivation && source_.variables <= kFirstSlot &&
              order.range.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size()) {
   if (scratch_ == nullptr) scratch_ = std::make_shared<EncodeScratch>(source_.precision, source_.math, table_);
@@ -301,6 +306,7 @@ void ChunkEncoder::encode(std::span<const std::uint32_t> chosen, std::size_t fro
     order_.deadline.check();
     const auto& [first, last, section] = parts[c];
     added[c].begin(first, last, section);
+    if (takes_trees_) added[c].variables.resize(sections_[section].numbered(source_.variables));
     const auto members = chosen.subspan(first, last - first);
     EncodeWorker& worker = scratch_->workers.local();
     needs_graphs_ ? encodeGraphs(members, added[c], worker.encoder) : encodeExpressions(members, added[c], worker);
@@ -358,7 +364,8 @@ Status ChunkEncoder::findOrEncode(const ExpressionView& tokens, std::uint32_t ex
 
 Status ChunkEncoder::encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                                       EncodedChunk& chunk) const {
-  const ExpressionGraph graph = worker.optimizer.run(tokens, 0, source_.derivation);
+  if (takes_trees_ && encodeTree(tokens, expression, worker, chunk)) return okStatus();
+  const ExpressionGraph graph = worker.optimizer.run(tokens, 0, source_.derivation, source_.simplify);
   chunk.nodes += graph.members.size();
   for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
   EncodeOptions options = optionsOf(chunk);
@@ -376,6 +383,18 @@ Status ChunkEncoder::encodeExpression(const ExpressionView& tokens, std::uint32_
     }
   }
   return okStatus();
+}
+
+// An expression as it is written. False: its graph is to be encoded.
+bool ChunkEncoder::encodeTree(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
+                              EncodedChunk& chunk) const {
+  const Tree tree = worker.reader.read(tokens);
+  EncodeOptions options = optionsOf(chunk);
+  options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
+  if (!worker.trees.encode(tree, expression, options, {chunk.operators, chunk.variables}, chunk.code)) return false;
+  chunk.nodes += tree.nodes.size();
+  chunk.parameters.add(tree, chunk.code.parameters, source_.parameterOffset(expression));
+  return true;
 }
 
 // The program of an equal expression of the generation before.

@@ -50,6 +50,8 @@ struct SectionDraft {
   std::optional<std::uint32_t> numberOf(std::uint32_t variable) const;
   /// Stages the variables that are used, by their number.
   void stage(const std::vector<bool>& uses);
+  /// How many numbers there are, of so many variables.
+  std::size_t numbered(std::uint32_t all_variables) const { return numbers.empty() ? all_variables : variables.size(); }
   std::uint32_t stagedColumns() const { return static_cast<std::uint32_t>(columns.size()); }
 };
 
@@ -132,6 +134,8 @@ class ChunkEncoder {
                       EncodedChunk& chunk) const;
   Status encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                           EncodedChunk& chunk) const;
+  bool encodeTree(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
+                  EncodedChunk& chunk) const;
   void copyProgram(const EncodedChunk& from, std::size_t number, std::uint32_t expression, EncodedChunk& chunk) const;
   void takeToken(const DeviceToken& token, EncodedChunk& chunk) const;
   void encodeGraphs(std::span<const std::uint32_t> members, EncodedChunk& chunk, Encoder& encoder) const;
@@ -145,6 +149,7 @@ class ChunkEncoder {
   const HandlerTable& table_;  ///< of all operators
   std::shared_ptr<EncodeScratch> scratch_;
   bool needs_graphs_;      ///< of whole chunks, which passes from outside of the library and filters need
+  bool takes_trees_;       ///< whether expressions are encoded as they are written, without graphs
   bool finds_;             ///< whether programs of the generation before are looked up
   std::size_t first_ = 0;  ///< of these chunks, in the scratch
 };

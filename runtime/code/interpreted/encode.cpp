@@ -451,7 +451,8 @@ std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
 }
 
 bool isEncodedOnDevice(const ProgramSource& source) {
-  return !source.derivation && !source.pipeline && isEncodedOnDevice(source.expressions.size(), source.tokens);
+  return source.simplify && !source.derivation && !source.pipeline &&
+         isEncodedOnDevice(source.expressions.size(), source.tokens);
 }
 
 bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens) {

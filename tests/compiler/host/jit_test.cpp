@@ -72,8 +72,7 @@ void checkOp(HostJit& jit, Op op, const std::vector<T>& columns) {
 
 template <class T>
 void checkAllOps(Math math, const HostTarget& target = detectHost()) {
-  auto jit = HostJit::create(precisionOf<T>(), math, target);
-  ASSERT_TRUE(jit.ok()) << jit.error().message;
+  HostJit jit(precisionOf<T>(), math, target);
   Random random(42);
   for (const Op op : allOperators()) {
     std::vector<T> columns;
@@ -81,7 +80,7 @@ void checkAllOps(Math math, const HostTarget& target = detectHost()) {
       const auto rows = randomRows<T>(random, Spread::kSpecial);
       columns.insert(columns.end(), rows.begin(), rows.end());
     }
-    checkOp<T>(**jit, op, columns);
+    checkOp<T>(jit, op, columns);
   }
 }
 
@@ -89,11 +88,10 @@ template <class T>
 void checkRemainders() {
   Random random(43);
   for (const Math math : kMathModes) {
-    auto jit = HostJit::create(precisionOf<T>(), math, detectHost());
-    ASSERT_TRUE(jit.ok()) << jit.error().message;
+    HostJit jit(precisionOf<T>(), math);
     std::vector<T> columns = remainderOperands<T>(random, kRows);
     columns.resize(kMaxArity * kRows);
-    checkOp<T>(**jit, Op::kMod, columns);
+    checkOp<T>(jit, Op::kMod, columns);
   }
 }
 
@@ -119,14 +117,14 @@ TEST(HostJitSlow, EveryOperatorOnOtherProcessors) {
 }
 
 TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
-  auto jit = HostJit::create(Precision::kF32, Math::kPrecise).value();
+  HostJit jit(Precision::kF32, Math::kPrecise);
   Random random(7);
   const auto x = randomRows<float>(random, Spread::kWide);
   const float scalar = 1.75f;
   const std::vector<float> spread(kRows, scalar);
   const HandlerKey keys[] = {
       {static_cast<std::int16_t>(Op::kPow), 0}, {static_cast<std::int16_t>(Op::kPow), 2}, {-1, 1}};
-  const auto handlers = jit->handlers(keys).value();
+  const auto handlers = jit.handlers(keys).value();
   std::vector<float> blocks(kRows), scalars(kRows), moved(kRows);
   handlers[0](blocks.data(), x.data(), spread.data(), nullptr, kRows);
   handlers[1](scalars.data(), x.data(), &scalar, nullptr, kRows);
@@ -136,11 +134,11 @@ TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
 }
 
 TEST(HostJit, ADestinationMayBeAnOperand) {
-  auto jit = HostJit::create(Precision::kF64, Math::kStrict).value();
+  HostJit jit(Precision::kF64, Math::kStrict);
   Random random(8);
   auto x = randomRows<double>(random, Spread::kTame);
   const HandlerKey key{static_cast<std::int16_t>(Op::kMul), 0};
-  const HostHandler multiply = jit->handlers(std::span(&key, 1)).value()[0];
+  const HostHandler multiply = jit.handlers(std::span(&key, 1)).value()[0];
   std::vector<double> apart(kRows);
   multiply(apart.data(), x.data(), x.data(), nullptr, kRows);
   multiply(x.data(), x.data(), x.data(), nullptr, kRows);
@@ -148,7 +146,7 @@ TEST(HostJit, ADestinationMayBeAnOperand) {
 }
 
 TEST(HostJit, CodeOutlivesItsCompiler) {
-  auto jit = HostJit::create(Precision::kF64, Math::kStrict).value();
+  auto jit = std::make_unique<HostJit>(Precision::kF64, Math::kStrict);
   auto code = jit->compile(graphOf({"x0+1"}));
   ASSERT_TRUE(code.ok());
   jit.reset();
@@ -170,8 +168,8 @@ T pairwise(std::vector<T> terms) {
 
 template <class T>
 void checkLoss(const LossSpec& spec, std::size_t rows) {
-  auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
-  const auto kernel = jit->loss(spec);
+  HostJit jit(precisionOf<T>(), Math::kPrecise);
+  const auto kernel = jit.loss(spec);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
   const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   Random random(rows);

@@ -1,11 +1,13 @@
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/options.h"
 
+#include <array>
 #include <functional>
 
 #include <gmock/gmock.h>
 #include <llvm/ADT/StringExtras.h>
 
+#include "compiler/host/jit.h"
 #include "compiler/kernels/image_maker.h"
 #include "tests/generators/graphs.h"
 
@@ -117,6 +119,23 @@ TEST(KernelKey, OfTheFrontEndDependsOnTheArchitectureAndTheMachineAlone) {
   EXPECT_EQ(key.title, "front end sm_90");
 }
 
+TEST(KernelKey, OfAnObjectOfTheCpuDependsOnItsTitleAndOnTheProcessor) {
+  const HostTarget target{.cpu = "znver4", .features = "+avx2,+fma", .vector_bytes = 32, .has_fma = true};
+  const KernelKey key = keyOfHostObject("handler add(rows, rows) f32 fast", target, "me");
+  EXPECT_EQ(key.title, "handler add(rows, rows) f32 fast znver4");
+  EXPECT_EQ(key, keyOfHostObject("handler add(rows, rows) f32 fast", HostTarget(target), "me"));
+  EXPECT_NE(key, keyOfHostObject("handler add(rows, rows) f32 precise", target, "me"));
+  EXPECT_NE(key, keyOfHostObject("handler add(rows, rows) f32 fast", target, "you"));
+  std::array<HostTarget, 4> others = {target, target, target, target};
+  others[0].cpu = "znver5";
+  others[1].features = "+avx2,-fma";
+  others[2].vector_bytes = 16;
+  others[3].has_fma = false;
+  for (const HostTarget& other : others) {
+    EXPECT_NE(key, keyOfHostObject("handler add(rows, rows) f32 fast", other, "me"));
+  }
+}
+
 TEST(KernelKey, DependsOnTheCompilerIdentity) {
   const Dag dag = ready({"x0"});
   const HandlerTable table({.ops = {Op::kAdd}});
@@ -151,7 +170,9 @@ TEST(DigestBuilder, DistinguishesValueBoundaries) {
 TEST(CompilerIdentity, NamesTheInputsOfCodeGeneration) {
   const std::string identity = compilerIdentity();
   EXPECT_EQ(identity, compilerIdentity());
-  EXPECT_THAT(identity, testing::MatchesRegex("sr-jit [0-9.]+ [0-9a-f]+; LLVM 19[0-9.]+; assembler .*\\(.*\\)"));
+  EXPECT_THAT(identity,
+              testing::MatchesRegex("sr-jit [0-9.]+ [0-9a-f]+; LLVM 19[0-9.]+ on [-_a-z0-9]+; assembler .*\\(.*\\)"));
+  EXPECT_THAT(identity, testing::StartsWith(buildIdentity() + ";"));
 }
 
 }  // namespace

@@ -100,8 +100,11 @@ TEST_F(CInterface, CompileOptionsOutOfRangeAreRefused) {
   options.deferred = 2;
   EXPECT_THAT(refused(), HasSubstr("deferred"));
   options.deferred = 1;
-  options.reserved = 1;
-  EXPECT_THAT(refused(), HasSubstr("reserved of options is 1"));
+  options.as_written = 2;
+  EXPECT_THAT(refused(), HasSubstr("as_written"));
+  options.as_written = 1;
+  options.passes = "simplify";
+  EXPECT_THAT(refused(), HasSubstr("as_written is 1, but there are passes"));
 }
 
 TEST_F(CInterface, NullsAreRefused) {

@@ -61,7 +61,7 @@ TEST(DiskStore, ListsItsImages) {
   EXPECT_EQ((*images)[0].key.title, "image 5");
   EXPECT_GT((*images)[0].bytes, 1000u);
   EXPECT_EQ((*images)[0].bytes, store->totals()->disk_bytes);
-  EXPECT_TRUE((*images)[0].is_ptx);
+  EXPECT_EQ((*images)[0].form, imageNumber(5).form);
   ASSERT_EQ((*images)[0].kernels.size(), 2u);
   EXPECT_EQ((*images)[0].kernels[1].spill_load_bytes, 12u);
   EXPECT_GE((*images)[0].used, before - 1);  // a file system's clock may be some milliseconds late

@@ -30,7 +30,7 @@ inline KernelKey keyNumber(std::uint64_t number) {
 inline KernelImage imageNumber(std::uint64_t number, std::size_t bytes = 1000) {
   KernelImage image;
   for (std::size_t i = 0; i < bytes; ++i) image.code.push_back(static_cast<std::byte>(i * i + number * 31));
-  image.is_ptx = number % 2 == 1;
+  image.form = static_cast<ImageForm>(number % 3);
   image.kernels = {{"srjit_rows_0", 32, 0, 0, 0}, {"srjit_rows_1", static_cast<unsigned>(number), 8, 4, 12}};
   image.seconds = 0.25;
   return image;
@@ -41,7 +41,7 @@ inline bool sameImage(const KernelImage& a, const KernelImage& b) {
     return x.name == y.name && x.registers == y.registers && x.stack_bytes == y.stack_bytes &&
            x.spill_store_bytes == y.spill_store_bytes && x.spill_load_bytes == y.spill_load_bytes;
   };
-  return a.code == b.code && a.is_ptx == b.is_ptx && a.seconds == b.seconds &&
+  return a.code == b.code && a.form == b.form && a.seconds == b.seconds &&
          std::ranges::equal(a.kernels, b.kernels, same);
 }
 

@@ -176,7 +176,7 @@ TEST(Module, ErrorsHaveTheDriversLog) {
       bad.error().message,
       "cuModuleLoadDataEx of 8 bytes of machine code failed: 200 CUDA_ERROR_INVALID_IMAGE, device kernel image is "
       "invalid: not an image of models");
-  image.is_ptx = true;
+  image.form = ImageForm::kPtx;
   const CudaFailure ptx = failureOf([&] { const Module module(device.cuda, image); });
   EXPECT_EQ(ptx.error().code, Errc::kCompile);
   EXPECT_THAT(ptx.error().message, HasSubstr("8 bytes of PTX failed"));

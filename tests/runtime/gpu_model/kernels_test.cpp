@@ -410,7 +410,7 @@ TEST(FakeImageMaker, CountsHoldsAndFails) {
   EXPECT_EQ(maker.totals({}).error().message, "no");
   EXPECT_TRUE(maker.rows(std::span(&dag, 1), {}));
   maker.makes_ptx = true;
-  EXPECT_TRUE(maker.rows(std::span(&dag, 1), {})->is_ptx);
+  EXPECT_EQ(maker.rows(std::span(&dag, 1), {})->form, ImageForm::kPtx);
   EXPECT_TRUE(maker.rows(std::span(&dag, 1), {})->kernels.empty());
   EXPECT_FALSE(
       readModel("\x7f"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/generators/token_arrays.h"
 #include "tests/generators/workload.h"
 
 #include "ir/ops.h"
@@ -48,6 +49,45 @@ TEST_P(Tiers, AgreeOnEveryOperator) {
     expectSameBits(predict(engine, interpreted, data, w.parameters), predict(engine, compiled, data, w.parameters),
                    rows, "tiers");
   }
+}
+
+// Values, gradients and fits; the tiers have one front end each.
+TEST_P(Tiers, AgreeOnExpressionsAsTheyAreWritten) {
+  const Engine engine = this->engine();
+  Workload w = workload(4, 300, 260);
+  const Dataset data = engine.upload(w.view()).value();
+  const auto compiled = [&](Tier tier, bool simplify) {
+    return engine.compile(w.expressions, {.tier = tier, .simplify = simplify});
+  };
+  const Program written = compiled(Tier::kInterpret, false), loops = compiled(Tier::kCompile, false);
+  const std::vector<double> expected = predict(engine, written, data, w.parameters);
+  expectSameBits(predict(engine, loops, data, w.parameters), expected, w.rows(), "compiled");
+  const Losses losses = engine.loss(written, data, w.parameters).value();
+  expectSameLosses(engine.loss(loops, data, w.parameters).value(), losses, "losses");
+  expectSameLosses(engine.loss(tokensOf(w.expressions).view(), data, w.parameters, {}, {.simplify = false}).value(), losses,
+                   "in one call");
+  for (const LossKind kind : {LossKind::kScaledNmse, LossKind::kHuber}) {
+    expectSameLosses(engine.loss(loops, data, w.parameters, {.kind = kind}).value(),
+                     engine.loss(written, data, w.parameters, {.kind = kind}).value(), "loss of graphs");
+  }
+  const Gradients gradients = engine.gradient(written, data, w.parameters).value();
+  expectSameLosses(gradients.losses, losses, "beside derivatives");
+  expectSameBits(engine.gradient(loops, data, w.parameters).value().derivatives, gradients.derivatives, 1, "gradients");
+  // One expression at a time, by another engine.
+  const Engine other = this->engine(1);
+  for (std::size_t e = 0; e < w.expressions.size(); e += 37) {
+    const Program alone = other.compile(std::span(w.expressions).subspan(e, 1), {.simplify = false});
+    const std::size_t first = written.parameterOffset(e), last = written.parameterOffset(e + 1);
+    expectSameBits(predict(other, alone, other.upload(w.view()).value(),
+                           std::vector(w.parameters.begin() + static_cast<std::ptrdiff_t>(first),
+                                       w.parameters.begin() + static_cast<std::ptrdiff_t>(last))),
+                   std::vector(expected.begin() + static_cast<std::ptrdiff_t>(e * w.rows()),
+                               expected.begin() + static_cast<std::ptrdiff_t>((e + 1) * w.rows())),
+                   w.rows(), "alone");
+  }
+  // Rules of `strict` are exact; others change some last digit.
+  const std::vector<double> simplified = predict(engine, compiled(Tier::kInterpret, true), data, w.parameters);
+  if (GetParam().math == Math::kStrict) expectSameBits(simplified, expected, w.rows(), "simplified");
 }
 
 TEST_P(Tiers, EachOperatorOverColumnsAndParameters) {

@@ -260,6 +260,31 @@ TEST_P(Machines, FailOnlyExpressionsOfMissingColumns) {
   }
 }
 
+// The rules of `strict` are exact, so these are the bits of the simplified expressions.
+TEST_P(Machines, EvaluateExpressionsAsTheyAreWritten) {
+  const Engine engine = machine_.engine();
+  for (const std::size_t rows : machine_.rows()) {
+    const Workload w = workload(31, 150, rows);
+    const Losses losses = lossesOf(cpu_, w, Tier::kInterpret, {});
+    const std::vector<double> predictions = predict(cpu_, w, Tier::kInterpret);
+    const Dataset data = engine.upload(w.view()).value();
+    for (const Tier tier : machine_.tiers()) {
+      const Program program = engine.compile(w.expressions, {.tier = tier, .simplify = false});
+      expectSameLosses(machine_.loss(engine, program, data, w.parameters), losses, "as written");
+      expectSameBits(machine_.predictions(engine, program, data, w.parameters), predictions, rows, "as written");
+    }
+    if (machine_.isStreaming()) continue;
+    const Program program = engine.compile(w.expressions, {.simplify = false});
+    const Program simplified = engine.compile(w.expressions);
+    for (const LossKind kind : {LossKind::kScaledNmse, LossKind::kMse}) {
+      EXPECT_EQ(machine_.gradient(engine, program, data, w.parameters, {.loss = {.kind = kind}}).losses.values.size(),
+                w.expressions.size());
+      expectSameLosses(machine_.loss(engine, program, data, w.parameters, {.kind = kind}),
+                       machine_.loss(engine, simplified, data, w.parameters, {.kind = kind}), "loss");
+    }
+  }
+}
+
 TEST_P(Machines, TakeFewExpressionsOrNone) {
   const Engine engine = machine_.engine();
   for (const std::size_t count : {0, 1, 2, 5}) {

@@ -190,7 +190,7 @@ class CudaProgram {
         fmt::format("--gpu-architecture={}_{}", to_ptx ? "compute" : "sm", arch.substr(arch.find('_') + 1));
     const std::array options = {architecture.c_str(), "--std=c++17", "--use_fast_math"};
     if (code_ == 0) code_ = library_.nvrtcCompileProgram(program_, static_cast<int>(options.size()), options.data());
-    KernelImage image{.code = {}, .is_ptx = to_ptx, .kernels = {}};
+    KernelImage image{.code = {}, .form = to_ptx ? ImageForm::kPtx : ImageForm::kCubin, .kernels = {}};
     const auto sizeOf = to_ptx ? library_.nvrtcGetPTXSize : library_.nvrtcGetCUBINSize;
     const auto codeOf = to_ptx ? library_.nvrtcGetPTX : library_.nvrtcGetCUBIN;
     std::size_t bytes = 0;

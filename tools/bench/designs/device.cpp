@@ -80,7 +80,7 @@ std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal) {
 }
 
 KernelImage imageOfPtx(const std::string& ptx) {
-  KernelImage image{.code = std::vector<std::byte>(ptx.size() + 1), .is_ptx = true, .kernels = {}};
+  KernelImage image{.code = std::vector<std::byte>(ptx.size() + 1), .form = ImageForm::kPtx, .kernels = {}};
   std::memcpy(image.code.data(), ptx.c_str(), ptx.size() + 1);
   return image;
 }

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/engine/parts.h"
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
 #include "tools/bench/work.h"
@@ -49,17 +48,20 @@ class FreshBench {
   void run(double seconds) {
     const Stopwatch watch;
     series(engine_, data_, subject_, Tier::kAuto);
+    series(engine_, data_, subject_, Tier::kAuto, false);
     if (bench_.onGpu()) {
       series(engine_, data_, subject_, Tier::kInterpret);
       if (hasDirect(engine_)) series(engine_, data_, subject_, Tier::kDirect);
-      divided();
     }
     frontEnd();
     if (population_ == "mixed") {
       halfKeptSeries();
       if (bench_.onGpu()) {
         const Engine engine = must(Engine::create({.device = "cpu", .math = Math::kFast}));
-        series(engine, must(engine.upload(columns_.view())), subject_.with("on the processor"), Tier::kAuto);
+        const Dataset data = must(engine.upload(columns_.view()));
+        for (const bool simplify : {true, false}) {
+          series(engine, data, subject_.with("on the processor"), Tier::kAuto, simplify);
+        }
       }
     }
     const std::vector<Expression> first = next();
@@ -76,24 +78,27 @@ class FreshBench {
 
   /// Samples of one tier, each of two new generations, one for each way to their losses, after two that are not timed:
   /// these load the kernels and grow buffers.
-  void series(const Engine& engine, const Dataset& data, const Subject& subject, Tier tier) {
-    timeFresh(engine, data, next(), tier);
-    if (tier != Tier::kDirect) awaitDeviceEncoding(engine, data);
-    timeOneCall(engine, data, next(), tier);
+  void series(const Engine& engine, const Dataset& data, const Subject& subject, Tier tier, bool simplify = true) {
+    const CompileOptions options{.tier = tier, .simplify = simplify};
+    timeFresh(engine, data, next(), options);
+    if (tier != Tier::kDirect && simplify) awaitDeviceEncoding(engine, data);
+    timeOneCall(engine, data, next(), options);
     std::vector<FreshTimes> samples;
     std::vector<double> one_call;
     std::size_t encoded_on_device = 0;
     Tier served = tier;
     bench_.sample(kFreshSamples, kFreshSeconds, [&] {
-      const FreshRun run = timeFresh(engine, data, next(), tier);
+      const FreshRun run = timeFresh(engine, data, next(), options);
       samples.push_back(run);
       served = run.program.status().tier;
       encoded_on_device = run.program.info().encoded_on_device;
-      one_call.push_back(timeOneCall(engine, data, next(), tier).first);
+      one_call.push_back(timeOneCall(engine, data, next(), options).first);
       return run.total;
     });
     const Subject named =
-        inTier(subject, tier).with("", {{"served", nameOf(served)}, {"encoded_on_device", encoded_on_device}});
+        inTier(subject, tier)
+            .with(simplify ? "" : "as written",
+                  {{"served", nameOf(served)}, {"encoded_on_device", encoded_on_device}, {"simplify", simplify}});
     const auto add = [&](const char* metric, const auto& of) {
       std::vector<double> values;
       for (const FreshTimes& times : samples) values.push_back(of(times));
@@ -112,24 +117,9 @@ class FreshBench {
   void awaitDeviceEncoding(const Engine& engine, const Dataset& data) {
     if (population_ != "small" || !bench_.onGpu() || bench_.quick) return;
     const Stopwatch watch;
-    while (timeFresh(engine, data, next(), Tier::kInterpret).program.info().encoded_on_device == 0) {
+    while (timeFresh(engine, data, next(), {.tier = Tier::kInterpret}).program.info().encoded_on_device == 0) {
       if (watch.seconds() > kMostSecondsToWait) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    }
-  }
-
-  /// One call in a number of parts, whatever the engine would choose.
-  void divided() {
-    for (const std::size_t parts : {1, 2, 3, 4, 8}) {
-      EngineParts machine = EngineParts::ofMachine();
-      machine.population_parts = parts;
-      const Engine engine = must(createEngine(bench_.options(), machine));
-      const Dataset data = must(engine.upload(columns_.view()));
-      const auto once = [&] { return timeOneCall(engine, data, next(), Tier::kAuto).first; };
-      once();
-      awaitDeviceEncoding(engine, data);
-      bench_.add(subject_.with(fmt::format("in {} part{}", parts, parts == 1 ? "" : "s"), {{"parts", parts}}),
-                 "token arrays to losses", "ms", bench_.sample(kFreshSamples, kFreshSeconds / 2, once));
     }
   }
 
@@ -138,10 +128,13 @@ class FreshBench {
     options.threads = 1;
     const Engine engine = must(Engine::create(options));
     const std::size_t count = std::min(count_, kFrontEndSample);
-    const auto once = [&] { return frontEndSeconds(engine, source_.next(count)); };
-    once();
-    bench_.add({fmt::format("{} {}, one thread", count, titleOfPopulation()), {{"expressions", count}}},
-               "passes and encoding", "ns/token", bench_.sample(kFreshSamples, kFreshSeconds / 2, once));
+    for (const bool simplify : {true, false}) {
+      const auto once = [&] { return frontEndSeconds(engine, source_.next(count), simplify); };
+      once();
+      bench_.add({fmt::format("{} {}, one thread{}", count, titleOfPopulation(), simplify ? "" : ", as written"),
+                  {{"expressions", count}, {"simplify", simplify}}},
+                 "passes and encoding", "ns/token", bench_.sample(kFreshSamples, kFreshSeconds / 2, once));
+    }
   }
 
   /// Each sample is a fresh generation, and one in which half of that one is kept, while its program is alive.
@@ -149,9 +142,9 @@ class FreshBench {
     std::vector<double> half, ratios;
     bench_.sample(kFreshSamples, 2 * kFreshSeconds, [&] {
       const std::vector<Expression> last = next();
-      const FreshRun before = timeFresh(engine_, data_, last, Tier::kAuto);
+      const FreshRun before = timeFresh(engine_, data_, last, {});
       const NextGeneration generation = halfKept(last, next(), ratios.size());
-      const FreshRun after = timeFresh(engine_, data_, generation.expressions, Tier::kAuto);
+      const FreshRun after = timeFresh(engine_, data_, generation.expressions, {});
       compareKept(generation, after.losses, before.losses);
       half.push_back(after.total);
       ratios.push_back(after.total / before.total);
@@ -211,11 +204,13 @@ NextGeneration halfKept(std::span<const Expression> last, std::span<const Expres
   return next;
 }
 
-FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
+FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation,
+                   CompileOptions options) {
   const std::vector<double> parameters = parameterNumbers(parametersOf(generation), 0);
   const TokenArrays arrays = arraysOf(generation);
   const Stopwatch watch;
-  Program program = must(engine.compile(arrays.view(), {.tier = tier, .expected_rows = data.rows()}));
+  options.expected_rows = data.rows();
+  Program program = must(engine.compile(arrays.view(), options));
   if (!program.failures().empty()) throw BenchFailure{program.failures().front().error};
   FreshTimes times{.compile = watch.seconds()};
   Losses losses = must(engine.loss(program, data, parameters));
@@ -232,11 +227,12 @@ FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Ex
 }
 
 std::pair<double, std::vector<double>> timeOneCall(const Engine& engine, const Dataset& data,
-                                                   std::span<const Expression> generation, Tier tier) {
+                                                   std::span<const Expression> generation,
+                                                   const CompileOptions& options) {
   const std::vector<double> parameters = parameterNumbers(parametersOf(generation), 0);
   const TokenArrays arrays = arraysOf(generation);
   const Stopwatch watch;
-  Losses losses = must(engine.loss(arrays.view(), data, parameters, {}, {.tier = tier}));
+  Losses losses = must(engine.loss(arrays.view(), data, parameters, {}, options));
   const double seconds = watch.seconds();
   if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
   return {seconds, std::move(losses.values)};
@@ -252,8 +248,9 @@ void compareKept(const NextGeneration& generation, std::span<const double> losse
   requireSameBits(kept, expected, "losses of kept expressions");
 }
 
-double frontEndSeconds(const Engine& engine, std::span<const Expression> generation) {
-  const Program program = must(engine.compile(arraysOf(generation).view(), {.tier = Tier::kInterpret}));
+double frontEndSeconds(const Engine& engine, std::span<const Expression> generation, bool simplify) {
+  const CompileOptions options{.tier = Tier::kInterpret, .simplify = simplify};
+  const Program program = must(engine.compile(arraysOf(generation).view(), options));
   const ProgramInfo info = program.info();
   return (info.seconds_passes + info.seconds_codegen) / static_cast<double>(info.nodes_before);
 }
@@ -269,6 +266,7 @@ void benchFresh(const Bench& bench) {
   const std::size_t formula_rows = bench.onGpu() ? 1'000'000 : 100'000;
   std::vector<Work> works = {{"small", 250'000, 362, 2000, 362},
                              {"mixed", kTrees, kTreeRows, 200, kTreeRows},
+                             {"mixed", kTrees, 100, 200, 100},
                              {"formula", 2000, formula_rows, 50, 20'000}};
   for (; !works.empty(); works.erase(works.begin())) {
     const Work& work = works.front();

@@ -54,18 +54,20 @@ struct FreshRun : FreshTimes {
 };
 /// Compiles `generation` for the first time, announcing the rows of `data`, and evaluates its losses twice. Throws
 /// BenchFailure, also if an expression fails.
-FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
+FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation,
+                   CompileOptions options);
 
 /// Seconds from token arrays to losses on the host, and the losses of `generation`, in one call, which may prepare a
 /// part while the device evaluates another. Throws BenchFailure, also if an expression fails.
 std::pair<double, std::vector<double>> timeOneCall(const Engine& engine, const Dataset& data,
-                                                   std::span<const Expression> generation, Tier tier);
+                                                   std::span<const Expression> generation,
+                                                   const CompileOptions& options);
 
 /// Throws BenchFailure if the loss of a kept expression differs from the one before in any bit. Expressions have no
 /// parameters.
 void compareKept(const NextGeneration& generation, std::span<const double> losses, std::span<const double> before);
 
 /// Core-seconds of passes and encoding per token. `engine` has one thread. Throws BenchFailure.
-double frontEndSeconds(const Engine& engine, std::span<const Expression> generation);
+double frontEndSeconds(const Engine& engine, std::span<const Expression> generation, bool simplify);
 
 }  // namespace srjit
