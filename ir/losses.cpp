@@ -16,11 +16,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr LossInfo kLosses[] = {
 #define SRJIT_LOSS(id, name, term, unit, value, worst, doc) {LossKind::id, name, LossTerm::term, unit, worst, doc},
 #include "ir/losses.def"
-#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) {LossKind::id, name, std::nullopt, unit, worst, doc},
+#define SRJIT_SCALED_LOSS(id, name, term, unit, value, worst, doc) \
+  {LossKind::id, name, LossTerm::term, unit, worst, doc},
 #include "ir/losses.def"
 };
 
 constexpr LossTermInfo kTerms[] = {
+#define SRJIT_LOSS_MOMENTS(id, name, mean, square, joint) {LossTerm::id, name},
+#include "ir/losses.def"
 #define SRJIT_LOSS_TERM(id, name, value) {LossTerm::id, name},
 #include "ir/losses.def"
 #define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) {LossTerm::id, name, tuning, targets},
@@ -30,12 +33,11 @@ constexpr LossTermInfo kTerms[] = {
 constexpr std::size_t kKernelTerms = 0
 #define SRJIT_LOSS_TERM(id, name, value) +1
 #include "ir/losses.def"
+#define SRJIT_LOSS_MOMENTS(id, name, mean, square, joint) +1
+#include "ir/losses.def"
     ;
 
-constexpr bool isUsed(LossTerm term) {
-  return std::ranges::find(kLosses, std::optional(term), &LossInfo::term) != std::end(kLosses) ||
-         std::ranges::find(kScaledTerms, term) != kScaledTerms.end();
-}
+constexpr bool isUsed(LossTerm term) { return std::ranges::find(kLosses, term, &LossInfo::term) != std::end(kLosses); }
 
 static_assert(std::ranges::all_of(kTerms, [](const LossTermInfo& term) { return isUsed(term.term); }),
               "a term of losses.def belongs to no loss");

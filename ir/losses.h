@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -16,6 +18,8 @@ namespace srjit {
 /// The number that a row adds to a sum, times the row's weight: first the terms that kernels have, then those of
 /// graphs.
 enum class LossTerm {
+#define SRJIT_LOSS_MOMENTS(id, name, mean, square, joint) id,
+#include "ir/losses.def"
 #define SRJIT_LOSS_TERM(id, name, value) id,
 #include "ir/losses.def"
 #define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) id,
@@ -26,7 +30,7 @@ enum class LossTerm {
 enum class LossKind {
 #define SRJIT_LOSS(id, name, term, unit, value, worst, doc) id,
 #include "ir/losses.def"
-#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) id,
+#define SRJIT_SCALED_LOSS(id, name, term, unit, value, worst, doc) id,
 #include "ir/losses.def"
 };
 
@@ -35,18 +39,30 @@ enum class LossTuning : std::uint8_t { kUntuned, kThreshold, kLevel };
 /// Which targets a loss has a meaning for.
 enum class LossTargets : std::uint8_t { kAnyTarget, kShares, kCounts };
 
-/// Of scaled losses, in the order of their sums (ScaledSums).
-inline constexpr std::array kScaledTerms = {LossTerm::kMoment, LossTerm::kSecondMoment, LossTerm::kJointMoment};
+/// Whether the term is that of scaled losses, and reads the target less its centre.
+constexpr bool isOfMoments(LossTerm term) noexcept {
+  switch (term) {
+#define SRJIT_LOSS_MOMENTS(id, name, mean, square, joint) case LossTerm::id:
+#include "ir/losses.def"
+    return true;
+    default:
+      return false;
+  }
+}
+
+/// The sums of a term that isOfMoments(), and those that only the target decides.
+inline constexpr std::size_t kMomentSums = 3, kTargetSums = 2;
+constexpr std::size_t sumsOf(LossTerm term) noexcept { return isOfMoments(term) ? kMomentSums : 1; }
 
 struct LossInfo {
   LossKind kind;
   std::string_view name;
-  std::optional<LossTerm> term;  ///< not set: a scaled loss, which has kScaledTerms
-  std::optional<int> unit;       ///< the power of the target's unit; not set: terms read f and y as they are
-  double worst;                  ///< the value under NanPolicy::kReject where a prediction is not finite
+  LossTerm term;
+  std::optional<int> unit;  ///< the power of the target's unit; not set: terms read f and y as they are
+  double worst;             ///< the value under NanPolicy::kReject where a prediction is not finite
   std::string_view doc;
 
-  bool isScaled() const noexcept { return !term; }
+  bool isScaled() const noexcept { return isOfMoments(term); }
 };
 
 struct LossTermInfo {
@@ -67,7 +83,7 @@ const LossTermInfo& infoOf(LossTerm term) noexcept;
 bool isInKernels(LossTerm term) noexcept;
 
 /// The term of one row, before its weight, for the prediction f and the target y; generic in the domain T (rows.h).
-/// `term` is one that kernels have.
+/// `term` is one of one sum that kernels have.
 template <class T>
 T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T& y) {
   using namespace real;
@@ -82,12 +98,36 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   }
 }
 
+/// Calls `take` with the terms of one row, in the order of their sums, for any term that kernels have. Of moments, `y`
+/// is the target less its centre.
+template <class T, class Take>
+void eachLossTerm(LossTerm term, const T& f, const T& y, const Take& take) {
+  switch (term) {
+#define SRJIT_LOSS_MOMENTS(id, name, mean, square, joint)                             \
+  case LossTerm::id: {                                                                \
+    const T& z = y;                                                                   \
+    for (const T& value : std::initializer_list<T>{mean, square, joint}) take(value); \
+    return;                                                                           \
+  }
+#include "ir/losses.def"
+    default:
+      take(lossTerm(term, f, y));
+  }
+}
+
+/// The same of the sums that only the target decides.
+template <class T, class Take>
+void eachTargetTerm(const T& z, const Take& take) {
+  take(z);
+  take(z * z);
+}
+
 /// The numbers of one row that terms of graphs read besides its prediction and target. c, m and s are in scaled units.
 struct LossConstants {
   double tuning = 0;              ///< c
-  double target_centre = 0;       ///< m
+  double target_centre = 0;       ///< m, of moments
   double least_difference = 1.0;  ///< s; above 0
-  /// Scaled units: terms of losses with a unit read y * scale and f * scale, but kScaledTerms f as it is; sums add
+  /// Scaled units: terms of losses with a unit read y * scale and f * scale, but moments f as it is; sums add
   /// terms times w * weight_scale. Powers of two, so that the products are exact: squares stay in the range of the
   /// precision. 1 for ordinary data (Dataset::State).
   double scale = 1;
@@ -103,15 +143,14 @@ struct RowTerm {
   std::optional<T> reweighting;
 };
 
-/// The same as lossTerm() for every term; f and y are in scaled units.
+/// The same as lossTerm() for every term of one sum; f and y are in scaled units.
 template <class T>
 RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& constants) {
   using namespace real;
   if (isInKernels(term)) return {lossTerm(term, f, y), {}};
   const auto number = [](double value) { return static_cast<T>(value); };
-  [[maybe_unused]] const T c = number(constants.tuning), m = number(constants.target_centre);
-  [[maybe_unused]] const T s = number(constants.least_difference);
-  [[maybe_unused]] const T d = f - y, z = y - m;
+  [[maybe_unused]] const T c = number(constants.tuning), s = number(constants.least_difference);
+  [[maybe_unused]] const T d = f - y;
   switch (term) {
 #define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, reweighting) \
   case LossTerm::id:                                                    \
@@ -145,8 +184,8 @@ T scaledLossFormula(LossKind kind, [[maybe_unused]] const T& sum, [[maybe_unused
                     [[maybe_unused]] const T& correlation, [[maybe_unused]] double variance) {
   using std::sqrt;
   switch (kind) {
-#define SRJIT_SCALED_LOSS(id, name, unit, value, worst, doc) \
-  case LossKind::id:                                         \
+#define SRJIT_SCALED_LOSS(id, name, term, unit, value, worst, doc) \
+  case LossKind::id:                                               \
     return value;
 #include "ir/losses.def"
     default:

@@ -192,7 +192,7 @@ void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
   std::vector<std::pair<std::string, LossKind>> kinds;
   for (const LossInfo& info : allLosses()) {
-    if (info.term && isInKernels(*info.term)) kinds.emplace_back(info.name, info.kind);
+    if (isInKernels(info.term) && !info.isScaled()) kinds.emplace_back(info.name, info.kind);
   }
   return addChoice(app, kLossOption, kind, kinds, doc);
 }

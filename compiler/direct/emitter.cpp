@@ -59,8 +59,8 @@ direct::RegisterSet reservedRegisters(const DirectOptions& options) {
   const unsigned width = direct::widthOf(options.precision);
   const direct::SumRegisters kept(width);
   reserved |= registerSet(fixed::kOutput) | registerSet(kept.previous, width) | registerSet(kept.first_half, width);
-  if (options.loss->skip_invalid) reserved |= registerSet(kept.counts, kCountRegisters);
-  if (options.loss->skip_invalid && options.loss->weighted) {
+  if (direct::countsRows(*options.loss)) reserved |= registerSet(kept.counts, kCountRegisters);
+  if (direct::weighsRows(*options.loss)) {
     reserved |= registerSet(kept.previous_weight, width) | registerSet(kept.first_half_weight, width);
   }
   return reserved;
@@ -81,11 +81,11 @@ direct::RegisterFile registerFileOfCalls(direct::RegisterFile file) {
   return file;
 }
 
-// A group of more roots never fits the registers: the sums of terms and of weights stay live until their partners in
-// the reduction tree are known.
+// Each item has a lane. A group of more roots never fits the registers: the sums of terms and of weights stay live
+// until their partners in the reduction tree are known.
 unsigned mostRoots(const DirectOptions& options) {
-  const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
-  return has_two_sums && isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
+  const bool has_two_sums = options.loss && direct::weighsRows(*options.loss);
+  return (has_two_sums && isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots) / directItems(options.loss);
 }
 
 std::uint32_t bytesOf(std::size_t instructions) {
@@ -133,7 +133,7 @@ class Prologue {
                   .sources = {field(offsetof(DirectGroup, parameter)), direct::kRz, numbers},
                   .immediate = static_cast<std::uint32_t>(bytesOf(options_.precision))});
     const direct::ValueId outputs = arguments_.loadPair(code_, offsetof(DirectArguments, outputs));
-    emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, roots)));
+    emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, outputs)));
     const direct::ValueId target = direct::addressTimes(code_, direct::kRz, field(offsetof(DirectGroup, code)), 1);
     code_.append({.opcode = Opcode::kBrx, .synchronized = true, .sources = {target, direct::kRz, direct::kRz}});
     return std::move(code_);
@@ -162,7 +162,7 @@ class Prologue {
     return lane;
   }
 
-  void emitOutputs(direct::ValueId lane, direct::ValueId outputs, direct::ValueId first, direct::ValueId roots) {
+  void emitOutputs(direct::ValueId lane, direct::ValueId outputs, direct::ValueId first, direct::ValueId count) {
     namespace fixed = direct::fixed;
     if (!options_.loss) {
       code_.append({.opcode = Opcode::kImadWideURIR,
@@ -173,12 +173,12 @@ class Prologue {
     }
     const direct::ValueId of_group = direct::addressTimes(code_, outputs, first, sizeof(std::uint32_t));
     const direct::ValueId address = direct::addressTimes(code_, of_group, lane, sizeof(std::uint32_t));
-    const direct::PredicateId has_root = code_.truth({.opcode = Opcode::kISetPURR,
-                                                      .modifier = sass::modifierOf(Compare::kLess),
-                                                      .sources = {lane, roots, direct::kRz}});
+    const direct::PredicateId has_output = code_.truth({.opcode = Opcode::kISetPURR,
+                                                        .modifier = sass::modifierOf(Compare::kLess),
+                                                        .sources = {lane, count, direct::kRz}});
     direct::moveTo(code_, fixed::kOutput, direct::kRz);
     code_.append({.opcode = Opcode::kLdg,
-                  .guard = has_root,
+                  .guard = has_output,
                   .destination = fixed::kOutput,
                   .sources = {address, direct::kRz, direct::kRz}});
     for (const unsigned bit : {0U, 1U}) {
@@ -273,7 +273,7 @@ void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, Direc
     part.groups.push_back({.code = bytesOf(begin),
                            .parameter = static_cast<std::uint32_t>(numbers),
                            .output = static_cast<std::uint32_t>(outputs),
-                           .roots = static_cast<std::uint32_t>(roots.size())});
+                           .outputs = static_cast<std::uint32_t>(roots.size()) * directItems(options.loss)});
     part.registers = std::max(part.registers, allocator.registers() + sass::kHiddenRegisters);
     for (const std::uint32_t exit : allocator.exits()) part.exits.push_back(bytesOf(begin + exit));
     return;
@@ -378,7 +378,7 @@ Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions&
     const std::uint32_t base = bytesOf(words);
     words += part.words.size();
     for (const DirectGroup& group : part.groups) {
-      image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
+      image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.outputs});
     }
     for (const std::uint32_t exit : part.exits) {
       addExit(image, exit + base, part.words[exit / sizeof(sass::Word)], options.architecture);

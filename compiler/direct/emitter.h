@@ -38,6 +38,12 @@ inline constexpr unsigned kDirectMostWarps = 32;  ///< per block
 inline constexpr unsigned kDirectRoots = 32;
 inline constexpr std::size_t kDirectExits = 8192;  ///< per kernel; further exits become branches to a listed one
 
+/// The items of a root: its channels of moments (LossSpec), each of which has a lane of its own. Other losses, and
+/// predictions, have one item; the lane of a loss writes its counts, too.
+constexpr unsigned directItems(const std::optional<LossSpec>& loss) {
+  return loss && isOfMoments(loss->term) ? static_cast<unsigned>(loss->channels()) : 1;
+}
+
 /// The purpose of the code: device, loss, and bounds.
 struct DirectOptions {
   unsigned architecture = kDefaultArchitecture;  ///< one of directArchitectures()
@@ -57,23 +63,26 @@ struct DirectGroup {
   std::uint32_t code;       ///< offset of its code in bytes from the start of the kernel
   std::uint32_t parameter;  ///< its first entry in the table of numbers; a multiple of 4
   std::uint32_t output;     ///< its first entry in the table of outputs; a multiple of 4
-  std::uint32_t roots;
+  std::uint32_t outputs;    ///< items of its roots
 };
 static_assert(sizeof(DirectGroup) == 16);
 
 /// The kernel's parameter. Pointers are device addresses; strides are in bytes, and so is the size s of a number, 4 or
 /// 8. All sums of a loss have one layout: the sum of row group g of output o is at base + o * output_stride + s * g.
+/// The channels of moments are outputs of their own.
 struct DirectArguments {
-  std::uint64_t columns;       ///< value of row r in column c: columns + c * column_stride + r * row_stride
-  std::uint64_t target;        ///< of row r: target + s * r; losses only, as are the next three
-  std::uint64_t weights;       ///< as target; only where LossSpec::weighted
-  std::uint64_t counts;        ///< out: valid rows, only where LossSpec::skip_invalid
-  std::uint64_t kept_weights;  ///< out: weights of valid rows, only where both
-  std::uint64_t results;       ///< out: sums of the terms; or prediction of row r: results + o * output_stride + s * r
-  std::uint64_t numbers;       ///< 16-byte aligned
-  std::uint64_t outputs;       ///< u32, 16-byte aligned: output number of each entry
-  std::uint64_t groups;        ///< DirectGroup, 16-byte aligned
-  std::uint32_t rows;          ///< 1 to directMaxRows()
+  std::uint64_t columns;  ///< value of row r in column c: columns + c * column_stride + r * row_stride
+  std::uint64_t target;   ///< of row r: target + s * r; losses only, as are the next three
+  std::uint64_t weights;  ///< as target; only where LossSpec::weighted
+  std::uint64_t counts;   ///< out: valid rows, only where LossSpec::skip_invalid
+  /// Out: weights of valid rows, only where both. Of moments instead the bits of the target's centre in the precision,
+  /// the lowest ones.
+  std::uint64_t kept_weights;
+  std::uint64_t results;  ///< out: sums of the terms; or prediction of row r: results + o * output_stride + s * r
+  std::uint64_t numbers;  ///< 16-byte aligned
+  std::uint64_t outputs;  ///< u32, 16-byte aligned: output number of each entry
+  std::uint64_t groups;   ///< DirectGroup, 16-byte aligned
+  std::uint32_t rows;     ///< 1 to directMaxRows()
   std::uint32_t column_stride;
   std::uint32_t row_stride;  ///< s where values of a column are adjacent
   std::uint32_t output_stride;
@@ -108,13 +117,14 @@ struct DirectPart {
   std::vector<sass::Word> words;    ///< whole lines of the instruction cache, so that parts can follow one another
   std::vector<DirectGroup> groups;  ///< offsets within this part
   std::vector<std::uint32_t> parameters;  ///< table of numbers: index in Dag::parameters() of each entry
-  std::vector<std::uint32_t> outputs;     ///< table of outputs: root of each entry. Padded by kNoRoot
-  std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
-  std::vector<std::uint32_t> refused;     ///< roots without code, ascending: too long, or too many registers
-  unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
-  bool has_subroutines = false;           ///< some group has
-  unsigned splits = 0;                    ///< groups that were halved because registers ran out
-  unsigned retries = 0;  ///< groups that were generated again in source order because registers ran out
+  /// Table of outputs: item i of root r, which has n of them (directItems()), is entry r * n + i. Padded by kNoRoot.
+  std::vector<std::uint32_t> outputs;
+  std::vector<std::uint32_t> exits;    ///< offsets of EXIT instructions in bytes
+  std::vector<std::uint32_t> refused;  ///< roots without code, ascending: too long, or too many registers
+  unsigned registers = 0;              ///< to declare (sass::kHiddenRegisters)
+  bool has_subroutines = false;        ///< some group has
+  unsigned splits = 0;                 ///< groups that were halved because registers ran out
+  unsigned retries = 0;                ///< groups that were generated again in source order because registers ran out
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 

@@ -35,6 +35,12 @@ ValueId addNumbers(Code& code, ValueId x, ValueId y, unsigned width) {
   return code.value({.opcode = additionOf(width), .sources = {x, y, kRz}}, width);
 }
 
+/// Whether the rows exist and have finite predictions.
+PredicateId areFinite(Builder& builder, const Value& prediction) {
+  const Value infinity(std::numeric_limits<double>::infinity());
+  return builder.compare(Compare::kLess, prediction.magnitude(), infinity, fixed::kExists).predicate;
+}
+
 }  // namespace
 
 ValueId andWith(Code& code, ValueId x, std::uint32_t mask) {
@@ -111,36 +117,59 @@ ValueId Butterfly::finish(Code& code) {
 void LossSelector::loadArguments(Code& code) {
   targets_ = arguments_.loadPair(code, offsetof(DirectArguments, target));
   if (spec_.weighted) all_weights_ = arguments_.loadPair(code, offsetof(DirectArguments, weights));
-  roots_ = 0;
+  if (isOfMoments(spec_.term)) {
+    constexpr std::size_t kCentre = offsetof(DirectArguments, kept_weights);
+    centre_ = width_ == 2 ? arguments_.loadPair(code, kCentre) : arguments_.load(code, kCentre);
+  }
+  items_ = 0;
   terms_.begin(additionOf(width_), 0);
   weights_.begin(additionOf(width_), 0);
 }
 
-void LossSelector::loadRow(Code& code, ValueId row) {
+void LossSelector::loadRow(Builder& builder, ValueId row) {
+  Code& code = builder.code();
   target_ = loadAt(code, addressTimes(code, targets_, row, 4 * width_), width_);
   if (spec_.weighted) weight_ = loadAt(code, addressTimes(code, all_weights_, row, 4 * width_), width_);
+  if (isOfMoments(spec_.term)) target_ = (Value(target_, builder) - Value(centre_, builder)).id();
 }
 
 void LossSelector::add(Builder& builder, const Value& prediction) {
   Code& code = builder.code();
+  PredicateId counts = fixed::kExists;
+  if (isOfMoments(spec_.term)) {
+    if (spec_.skip_invalid) counts = areFinite(builder, prediction);
+    return addMoments(builder, prediction, counts);
+  }
   Value term = lossTerm(spec_.term, prediction, Value(target_, builder));
   const Value weight(weight_, builder);
   if (spec_.weighted) term = builder.multiply(weight, term);
-  PredicateId counts = fixed::kExists;
   if (spec_.skip_invalid) {
-    const Value infinity(std::numeric_limits<double>::infinity());
-    counts = builder.compare(Compare::kLess, prediction.magnitude(), infinity, fixed::kExists).predicate;
-    const ValueId counter = kept_.counts + roots_ / kCountsOfRegister;
+    counts = areFinite(builder, prediction);
+    const ValueId counter = kept_.counts + items_ / kCountsOfRegister;
     code.append({.opcode = Opcode::kIAdd3RIR,
                  .guard = counts,
                  .destination = counter,
                  .sources = {counter, kRz, kRz},
-                 .immediate = 1U << (kCountBits * (roots_ % kCountsOfRegister))});
+                 .immediate = 1U << (kCountBits * (items_ % kCountsOfRegister))});
   }
   const Value nothing(kRz, builder);
   terms_.push(code, builder.choose(counts, term, nothing).id());
-  if (spec_.weighted && spec_.skip_invalid) weights_.push(code, builder.choose(counts, weight, nothing).id());
-  ++roots_;
+  if (weighsRows(spec_)) weights_.push(code, builder.choose(counts, weight, nothing).id());
+  ++items_;
+}
+
+// In the order of LossSpec's channels.
+void LossSelector::addMoments(Builder& builder, const Value& prediction, PredicateId counts) {
+  const Value target(target_, builder), weight(weight_, builder), nothing(kRz, builder);
+  const auto push = [&](const Value& item) {
+    terms_.push(builder.code(), builder.choose(counts, item, nothing).id());
+    ++items_;
+  };
+  const auto pushTerm = [&](const Value& term) { push(spec_.weighted ? builder.multiply(weight, term) : term); };
+  eachLossTerm(spec_.term, prediction, target, pushTerm);
+  if (spec_.targetSums() > 0) eachTargetTerm(target, pushTerm);
+  if (spec_.skip_invalid) push(1.0);
+  if (spec_.counts() == 2) push(weight);
 }
 
 // The sum of the steps of a row group as (0 + 1) + (2 + 3); the result of the last step is that sum.
@@ -160,7 +189,7 @@ ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueI
 ValueId LossSelector::countOf(Code& code) const {
   Butterfly counts;
   counts.begin(Opcode::kIAdd3RRR, 2);
-  const auto registers = static_cast<unsigned>(ceilDivide(roots_, kCountsOfRegister));
+  const auto registers = static_cast<unsigned>(ceilDivide(items_, kCountsOfRegister));
   for (unsigned i = 0; i < registers; ++i) counts.push(code, kept_.counts + i);
   ValueId x = counts.finish(code);
   for (unsigned i = 0; i < registers; ++i) moveTo(code, kept_.counts + i, kRz);
@@ -193,7 +222,7 @@ void LossSelector::store(Code& code, ValueId sum, std::size_t pointer, Predicate
 
 void LossSelector::emitTail(Code& code) {
   static_assert(kGroupRows == 128, "a row group is four steps");
-  const bool weighs_rows = spec_.weighted && spec_.skip_invalid;
+  const bool weighs_rows = weighsRows(spec_);
   const ValueId total = addSteps(code, terms_.finish(code), kept_.previous, kept_.first_half);
   ValueId kept_weights = kRz;
   if (weighs_rows) {
@@ -201,9 +230,9 @@ void LossSelector::emitTail(Code& code) {
   }
   const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
   const std::uint32_t skip = code.append({.opcode = Opcode::kBra, .guard = opposite(is_last), .synchronized = true});
-  const PredicateId writes = compareWith(code, Compare::kLess, andWith(code, fixed::kRow, kLaneMask), roots_);
+  const PredicateId writes = compareWith(code, Compare::kLess, andWith(code, fixed::kRow, kLaneMask), items_);
   store(code, total, offsetof(DirectArguments, results), writes);
-  if (spec_.skip_invalid) store(code, countOf(code), offsetof(DirectArguments, counts), writes);
+  if (countsRows(spec_)) store(code, countOf(code), offsetof(DirectArguments, counts), writes);
   if (weighs_rows) store(code, kept_weights, offsetof(DirectArguments, kept_weights), writes);
   code.operation(skip).immediate = code.size();
 }

@@ -11,6 +11,11 @@
 
 namespace srjit::direct {
 
+/// Whether lanes count the rows of their root, and sum the weights of these, beside its term. Of moments both are items
+/// as the terms are (directItems()).
+constexpr bool countsRows(const LossSpec& spec) { return spec.skip_invalid && !isOfMoments(spec.term); }
+constexpr bool weighsRows(const LossSpec& spec) { return countsRows(spec) && spec.weighted; }
+
 /// Registers of a loss that are live from one step to the next.
 struct SumRegisters {
   explicit constexpr SumRegisters(unsigned width)
@@ -86,13 +91,14 @@ class LossSelector {
   /// Begins a step: loads the arguments that loadRow() needs.
   void loadArguments(Code& code);
   /// Loads the target and the weight of the row with number `row`.
-  void loadRow(Code& code, ValueId row);
-  /// Adds the term of the next root.
+  void loadRow(Builder& builder, ValueId row);
+  /// Adds the items of the next root.
   void add(Builder& builder, const Value& prediction);
   /// Ends a step, and, after the fourth, stores the sums.
   void emitTail(Code& code);
 
  private:
+  void addMoments(Builder& builder, const Value& prediction, PredicateId counts);
   ValueId addSteps(Code& code, ValueId sum, ValueId previous, ValueId first_half) const;
   ValueId countOf(Code& code) const;
   void store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const;
@@ -101,9 +107,10 @@ class LossSelector {
   KernelArguments arguments_;
   unsigned width_;
   SumRegisters kept_;
-  unsigned roots_ = 0;
+  unsigned items_ = 0;
   ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: start addresses
-  ValueId target_ = kRz, weight_ = kRz;        ///< of the current row
+  ValueId centre_ = kRz;                       ///< of the target, of moments
+  ValueId target_ = kRz, weight_ = kRz;        ///< of the current row; of moments, the target less its centre
   Butterfly terms_, weights_;
 };
 

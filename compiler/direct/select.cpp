@@ -115,7 +115,8 @@ struct Selector::State {
       const std::uint32_t first = traceStart();
       if (options_.loss) {
         loss_.add(builder, value);
-        outputs.push_back(root);
+        const unsigned items = directItems(options_.loss);
+        for (unsigned i = 0; i < items; ++i) outputs.push_back(root * items + i);
       } else {
         storePrediction(value, root);
       }
@@ -187,8 +188,9 @@ struct Selector::State {
     unsigned taken = 8 + (calls_ ? kAtWorkBesideCalls + kRegistersOfSubroutines : kAtWork);
     if (options_.loss) {
       if (options_.loss->weighted) taken += width_;
-      if (options_.loss->skip_invalid) taken += 10;
-      if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5 * width_;
+      if (countsRows(*options_.loss)) taken += 10;
+      if (weighsRows(*options_.loss)) taken += 5 * width_;
+      if (isOfMoments(options_.loss->term)) taken += directItems(options_.loss) * width_;
     } else {
       taken += 4 * (width_ - 1);
     }
@@ -231,7 +233,7 @@ struct Selector::State {
     if (!used_columns_.empty()) row_address_ = addressOf(code, columns, row, row_stride);
     if (calls_) moveTo(code, fixed::kReturn + 1, kRz);
     if (options_.loss) {
-      loss_.loadRow(code, row);
+      loss_.loadRow(*builder_, row);
     } else {
       result_address_ = addressTimes(code, results, row, 4 * width_);
     }

@@ -49,11 +49,18 @@ struct HandlerKey {
 using HostKernel = void (*)(const void* columns, std::int64_t column_stride, const void* parameters, void* out,
                             std::int64_t out_stride, std::int64_t rows);
 
-/// The terms of `rows` rows (any number; buffers readable up to a multiple of kGroupRows) summed by row groups: sums[g]
-/// for every row group, in the precision. Returns the number of rows with a finite prediction if the
-/// spec skips invalid rows, else `rows`. `weights` is ignored unless the spec is weighted.
-using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights, void* sums,
-                                        std::int64_t rows);
+/// The terms of `rows` rows (any number; buffers readable up to a multiple of kGroupRows) summed by row groups: sum i
+/// of row group g, i < spec.sums(), goes to sums[i * sum_stride + g], in the precision. Returns the number of rows with
+/// a finite prediction if the spec skips invalid rows, else `rows`. `weights` is ignored unless the spec is weighted,
+/// and `numbers` unless its term has moments: HostMoments of the precision. Moments are of fma(f, factor, offset)
+/// instead of the prediction f, with a factor that is a power of two.
+using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights,
+                                        const void* numbers, void* sums, std::int64_t sum_stride, std::int64_t rows);
+template <class T>
+struct HostMoments {
+  T centre = 0;  ///< of the target
+  T factor = 1, offset = 0;
+};
 
 /// A compiled batch; the last copy frees its code.
 using HostCode = std::shared_ptr<std::remove_pointer_t<HostKernel>>;

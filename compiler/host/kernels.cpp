@@ -1,6 +1,7 @@
 #include "compiler/host/jit.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -279,19 +280,63 @@ llvm::Value* sumPairwise(llvm::IRBuilder<>& builder, Values vectors) {
   }
 }
 
+enum LossArgument : unsigned { kPredictions, kTarget, kWeights, kNumbers, kSums, kSumStride, kLossRows };
+
+/// The rows of a loss kernel, one vector at a time: emits at the insert point of the lowering's builder.
+class LossRows {
+ public:
+  LossRows(const LossSpec& spec, Lowering& lowering, llvm::Function& kernel)
+      : spec_(spec), lowering_(lowering), builder_(lowering.builder()), memory_{builder_, lowering}, kernel_(kernel) {
+    if (!isOfMoments(spec.term)) return;
+    for (std::uint64_t i = 0; i < numbers_.size(); ++i) numbers_[i] = memory_.splat(kernel.getArg(kNumbers), i);
+  }
+
+  /// The predictions from `row` on that the loss is of. Those of moments are rounded once, as by a fused multiply-add:
+  /// the product is exact, or too small to matter.
+  Value predictions(llvm::Value* row) const {
+    const Value loaded(memory_.load(kernel_.getArg(kPredictions), row), lowering_);
+    return isOfMoments(spec_.term) ? loaded * number(1) + number(2) : loaded;
+  }
+  /// Calls take(terms) with the terms of these rows with their weights, for every sum in order.
+  template <class Take>
+  void eachTerm(const Value& predictions, llvm::Value* row, const Take& take) const {
+    Value target(memory_.load(kernel_.getArg(kTarget), row), lowering_);
+    if (isOfMoments(spec_.term)) target = target - number(0);
+    eachLossTerm(spec_.term, predictions, target, [&](const Value& term) {
+      llvm::Value* const made = lowering_.materialize(term);
+      take(spec_.weighted ? builder_.CreateFMul(memory_.load(kernel_.getArg(kWeights), row), made) : made);
+    });
+  }
+  void storeSum(llvm::Value* value, std::size_t sum, llvm::Value* row_group) const {
+    llvm::Value* const first = builder_.CreateMul(kernel_.getArg(kSumStride), builder_.getInt64(sum));
+    builder_.CreateAlignedStore(value, memory_.at(kernel_.getArg(kSums), builder_.CreateAdd(first, row_group)),
+                                memory_.alignment());
+  }
+
+ private:
+  Value number(std::size_t i) const { return {numbers_[i], lowering_}; }
+
+  const LossSpec& spec_;
+  Lowering& lowering_;
+  llvm::IRBuilder<>& builder_;
+  const Memory memory_;
+  llvm::Function& kernel_;
+  std::array<llvm::Value*, 3> numbers_{};  ///< HostMoments
+};
+
 }  // namespace
 
 void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec& spec, const HostOptions& options) {
   llvm::IRBuilder<> builder(module.getContext());
-  llvm::Type* const pointer = builder.getPtrTy();
-  auto* const function = createFunction(module, name, builder.getInt64Ty(),
-                                        {pointer, pointer, pointer, pointer, builder.getInt64Ty()}, options);
+  llvm::Type *const pointer = builder.getPtrTy(), *const size = builder.getInt64Ty();
+  auto* const function =
+      createFunction(module, name, size, {pointer, pointer, pointer, pointer, pointer, size, size}, options);
   BasicBlock* const entry = BasicBlock::Create(module.getContext(), "entry", function);
   builder.SetInsertPoint(entry);
   Lowering lowering(builder, TargetKind::kHost, options.precision, options.math, options.lanes());
-  const Memory memory{builder, lowering};
+  const LossRows loss(spec, lowering, *function);
   const unsigned lanes = options.lanes();
-  llvm::Value* const rows = function->getArg(4);
+  llvm::Value* const rows = function->getArg(kLossRows);
 
   llvm::SmallVector<llvm::Constant*, 64> iota;
   for (unsigned i = 0; i < lanes; ++i) iota.push_back(builder.getInt32(i));
@@ -308,30 +353,32 @@ void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec&
       builder.CreateBinaryIntrinsic(llvm::Intrinsic::umin, left, builder.getInt64(kGroupRows)), builder.getInt32Ty());
   llvm::Value* const limit = builder.CreateVectorSplat(lanes, in_group);
   llvm::Value* valid_rows = count;
-  Values terms;
+  std::vector<Values> terms(spec.sums());
   for (unsigned first = 0; first < kGroupRows; first += lanes) {
     llvm::Value* const row = builder.CreateAdd(loop.index(), builder.getInt64(first));
-    llvm::Value* const prediction = memory.load(function->getArg(0), row);
-    const Value target(memory.load(function->getArg(1), row), lowering);
-    llvm::Value* term = lowering.materialize(lossTerm(spec.term, Value(prediction, lowering), target));
-    if (spec.weighted) term = builder.CreateFMul(memory.load(function->getArg(2), row), term);
+    const Value predictions = loss.predictions(row);
     llvm::Value* const index =
         builder.CreateAdd(llvm::ConstantVector::get(iota), builder.CreateVectorSplat(lanes, builder.getInt32(first)));
     llvm::Value* counts = builder.CreateICmpULT(index, limit);
     if (spec.skip_invalid) {
-      llvm::Value* const magnitude = builder.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
+      llvm::Value* const size_of =
+          builder.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, lowering.materialize(predictions));
       counts = builder.CreateAnd(
-          counts, builder.CreateFCmpOLT(magnitude, lowering.literal(std::numeric_limits<double>::infinity())));
+          counts, builder.CreateFCmpOLT(size_of, lowering.literal(std::numeric_limits<double>::infinity())));
       llvm::Value* const bits = builder.CreateBitCast(counts, builder.getIntNTy(lanes));
       valid_rows = builder.CreateAdd(
           valid_rows,
           builder.CreateZExt(builder.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits), builder.getInt64Ty()));
     }
-    terms.push_back(builder.CreateSelect(counts, term, lowering.literal(0)));
+    std::size_t sum = 0;
+    loss.eachTerm(predictions, row, [&](llvm::Value* term) {
+      terms[sum++].push_back(builder.CreateSelect(counts, term, lowering.literal(0)));
+    });
   }
   llvm::Value* const row_group = builder.CreateUDiv(loop.index(), builder.getInt64(kGroupRows));
-  builder.CreateAlignedStore(sumPairwise(builder, std::move(terms)), memory.at(function->getArg(3), row_group),
-                             memory.alignment());
+  for (std::size_t sum = 0; sum < terms.size(); ++sum) {
+    loss.storeSum(sumPairwise(builder, std::move(terms[sum])), sum, row_group);
+  }
   count->addIncoming(valid_rows, builder.GetInsertBlock());
   loop.finish();
   builder.CreateRet(spec.skip_invalid ? static_cast<llvm::Value*>(count) : rows);

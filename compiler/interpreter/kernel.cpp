@@ -67,7 +67,7 @@ class InterpreterEmitter {
  private:
   llvm::Function* addKernel(DeviceModule& made) {
     llvm::Function* const kernel =
-        made.addKernel(kInterpreterKernel, InterpreterStage::parameterTypes(b_, options_.loss.has_value()), b_);
+        made.addKernel(kInterpreterKernel, InterpreterStage::parameterTypes(b_, options_.loss), b_);
     using Stage = InterpreterStage;
     for (const unsigned input :
          {Stage::kColumns, Stage::kParameters, Stage::kColumnMap, Stage::kTokens, Stage::kProgramOffsets}) {
@@ -362,7 +362,7 @@ class InterpreterEmitter {
   }
 
   llvm::Value* result(unsigned i) const { return kernel_->getArg(InterpreterStage::kResults + i); }
-  LossPointers lossPointers() const { return {result(0), result(1), result(2), result(3)}; }
+  LossPointers lossPointers() const { return {*kernel_, InterpreterStage::kResults, *options_.loss}; }
 
   void emitEnd() {
     llvm::Value* const number = b_.CreateZExt(read(argument_), b_.getInt64Ty());

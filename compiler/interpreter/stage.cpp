@@ -285,14 +285,14 @@ struct InterpreterStage::State {
   TokenCopy tokens_{};  ///< the warp's first copy
 };
 
-std::vector<llvm::Type*> InterpreterStage::parameterTypes(llvm::IRBuilder<>& builder, bool loss) {
+std::vector<llvm::Type*> InterpreterStage::parameterTypes(llvm::IRBuilder<>& builder,
+                                                          const std::optional<LossSpec>& loss) {
   llvm::Type* const pointer = globalPointer(builder.getContext());
   llvm::Type* const size = builder.getInt64Ty();
   llvm::Type* const word = builder.getInt32Ty();
   std::vector<llvm::Type*> types = {pointer, size, size, size, pointer, pointer, pointer, pointer,
-                                    word,    word, word, word, word,    word,    word,    pointer};
-  if (loss) types.insert(types.end(), {pointer, pointer});
-  types.push_back(size);
+                                    word,    word, word, word, word,    word,    word};
+  appendResultTypes(types, builder, loss);
   return types;
 }
 

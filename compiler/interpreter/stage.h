@@ -42,7 +42,7 @@ class InterpreterStage {
     kWindow,
     kResults  ///< the first of the output parameters
   };
-  static std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, bool loss);
+  static std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, const std::optional<LossSpec>& loss);
 
   InterpreterStage(const HandlerTable& table, const DeviceOptions& options, Lowering& lowering,
                    llvm::GlobalVariable& shared);

@@ -17,12 +17,11 @@ namespace {
 
 enum Parameter : unsigned { kColumns, kColumnStride, kRowStride, kRowCount, kParameters, kOutputs, kResults };
 
-std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, bool loss) {
+std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, const std::optional<LossSpec>& loss) {
   llvm::Type* const pointer = globalPointer(builder.getContext());
   llvm::Type* const size = builder.getInt64Ty();
-  std::vector<llvm::Type*> types = {pointer, size, size, size, pointer, pointer, pointer};
-  if (loss) types.insert(types.end(), {pointer, pointer});
-  types.push_back(size);
+  std::vector<llvm::Type*> types = {pointer, size, size, size, pointer, pointer};
+  appendResultTypes(types, builder, loss);
   return types;
 }
 
@@ -96,7 +95,7 @@ class RowsEmitter {
     llvm::Value* const output = b_.CreateZExt(loadConstant(b_, b_.getInt32Ty(), pointer, 4), b_.getInt64Ty());
     const auto result = [&](unsigned i) { return argument(kResults + i); };
     if (options_.loss) {
-      strip_.storeLoss(*options_.loss, {result(0), result(1), result(2), result(3)}, output, predictions);
+      strip_.storeLoss(*options_.loss, {kernel_, kResults, *options_.loss}, output, predictions);
     } else {
       llvm::Value* const offset = b_.CreateMul(output, result(1));
       strip_.store(b_.CreateInBoundsGEP(lowering_.elementType(), result(0), offset), predictions);
@@ -119,8 +118,8 @@ Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& o
   if (!made) return made;
   llvm::IRBuilder<> builder(made->module().getContext());
   for (std::size_t i = 0; i < dags.size(); ++i) {
-    llvm::Function& kernel = *made->addKernel(rowsKernelName(i), parameterTypes(builder, options.loss.has_value()),
-                                              builder, options.min_blocks);
+    llvm::Function& kernel =
+        *made->addKernel(rowsKernelName(i), parameterTypes(builder, options.loss), builder, options.min_blocks);
     for (const Parameter input : {kColumns, kParameters, kOutputs}) {
       kernel.addParamAttr(input, llvm::Attribute::NoAlias);
       kernel.addParamAttr(input, llvm::Attribute::ReadOnly);

@@ -4,10 +4,10 @@
 // types: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters (one value per Dag::parameters()
 // entry), u64 outputs (u32 per root: which output it is), then
 //   for values: u64 out, u64 out_stride: output o at out + o * out_stride;
-//   for a loss: u64 target, u64 weights, u64 sums, u64 channel_stride.
-// A loss writes channels of sums of row groups in the kernel's precision: channel 0 the terms, 1 (if the spec skips
-// invalid rows) the number of valid rows, 2 (if it is weighted, too) their weights. The sum of row group g of output o
-// is sums[channel * channel_stride + o * row_groups + g], with row_groups = ceil(rows / kGroupRows).
+//   for a loss: u64 target, u64 weights, u64 sums, u64 channel_stride, and of moments u64 centre: the bits of the
+//   target's centre in the kernel's precision, the lowest ones.
+// A loss writes the channels of LossSpec, as sums of row groups in the kernel's precision. The sum of row group g of
+// output o is sums[channel * channel_stride + o * row_groups + g], with row_groups = ceil(rows / kGroupRows).
 // Grid: x = ceil(rows / (kBlockWarps * 32 * K)), with K = options.rows_per_thread. compiler/nvptx/options.h describes
 // geometry and columns.
 #pragma once

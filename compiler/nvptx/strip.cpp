@@ -18,6 +18,20 @@ unsigned elementsPerAccess(const Lowering& lowering) {
 
 }  // namespace
 
+LossPointers::LossPointers(const llvm::Function& kernel, unsigned first, const LossSpec& loss)
+    : target(kernel.getArg(first)),
+      weights(kernel.getArg(first + 1)),
+      sums(kernel.getArg(first + 2)),
+      channel_stride(kernel.getArg(first + 3)),
+      centre(isOfMoments(loss.term) ? kernel.getArg(first + 4) : nullptr) {}
+
+void appendResultTypes(std::vector<llvm::Type*>& types, llvm::IRBuilder<>& builder,
+                       const std::optional<LossSpec>& loss) {
+  llvm::Type* const pointer = llvm::PointerType::get(builder.getContext(), 1);
+  types.insert(types.end(), loss ? 3 : 1, pointer);
+  types.insert(types.end(), loss && isOfMoments(loss->term) ? 2 : 1, builder.getInt64Ty());
+}
+
 llvm::Value* threadIndex(llvm::IRBuilder<>& builder) {
   return builder.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
 }
@@ -204,23 +218,34 @@ llvm::Value* Strip::areFinite(const Rows& predictions) const {
   return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_all_sync, {}, {b_.getInt32(~0u), b_.CreateFCmpOEQ(sum, zero)});
 }
 
-llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target,
-                           llvm::Value* weight) const {
-  llvm::Value* const term =
-      lowering_.materialize(lossTerm(spec.term, Value(prediction, lowering_), Value(target, lowering_)));
-  return spec.weighted ? b_.CreateFMul(weight, term) : term;
+// What a row adds to each channel but that of counts.
+std::vector<llvm::Value*> Strip::itemsOf(const LossSpec& spec, const LossPointers& pointers, llvm::Value* prediction,
+                                         llvm::Value* target, llvm::Value* weight) const {
+  std::vector<llvm::Value*> items;
+  const auto add = [&](const Value& term) {
+    llvm::Value* const made = lowering_.materialize(term);
+    items.push_back(spec.weighted ? b_.CreateFMul(weight, made) : made);
+  };
+  Value read(target, lowering_);
+  if (pointers.centre != nullptr) {
+    llvm::Type* const bits = b_.getIntNTy(8 * static_cast<unsigned>(bytesOf(lowering_.precision())));
+    read = read - Value(b_.CreateBitCast(b_.CreateTrunc(pointers.centre, bits), lowering_.type()), lowering_);
+  }
+  eachLossTerm(spec.term, Value(prediction, lowering_), read, add);
+  if (spec.targetSums() > 0) eachTargetTerm(read, add);
+  if (spec.counts() == 2) items.push_back(weight);
+  return items;
 }
 
 /// Sums of one thread, except the count: that is of the row group that the lane writes.
 struct Strip::ThreadSums {
-  std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed
-  llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
+  std::vector<std::vector<llvm::Value*>> channels;  ///< but that of counts: one sum per row group
+  llvm::Value* count = nullptr;                     ///< of valid rows, if they are counted
 };
 
 // The sums of the thread's rows, one per row group; with `all_count`, every row is known to count.
 Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
                                    bool all_count) const {
-  const bool weighs_rows = spec.weighted && spec.skip_invalid;
   const Rows target = loadFrom(pointers.target, all_count);
   const Rows weights = spec.weighted ? loadFrom(pointers.weights, all_count) : Rows(predictions.size());
   llvm::Value* const zero = lowering_.literal(0);
@@ -228,22 +253,22 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
     return b_.CreateFAdd(b_.CreateFAdd(x[0], x[1]), b_.CreateFAdd(x[2], x[3]));
   };
   ThreadSums sums;
+  sums.channels.resize(spec.channels() - (spec.skip_invalid ? 1 : 0));
   llvm::Value* valid = b_.getInt32(0);
   for (unsigned row_group = 0; row_group < rowGroups(); ++row_group) {
-    std::array<llvm::Value*, kLaneRows> terms{}, kept{};
+    std::vector<std::array<llvm::Value*, kLaneRows>> items(sums.channels.size());
     for (unsigned i = 0; i < kLaneRows; ++i) {
       const unsigned k = row_group * kLaneRows + i;
-      terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
-      kept[i] = weights[k];
+      const std::vector<llvm::Value*> of_row = itemsOf(spec, pointers, predictions[k], target[k], weights[k]);
+      llvm::Value* const counted = all_count ? nullptr : isCounted(spec, k, predictions[k]);
+      for (std::size_t c = 0; c < items.size(); ++c) {
+        items[c][i] = all_count ? of_row[c] : b_.CreateSelect(counted, of_row[c], zero);
+      }
       if (all_count) continue;
-      llvm::Value* const counted = isCounted(spec, k, predictions[k]);
-      terms[i] = b_.CreateSelect(counted, terms[i], zero);
-      if (weighs_rows) kept[i] = b_.CreateSelect(counted, weights[k], zero);
       llvm::Value* const one = b_.getInt32(1u << (kCountBits * row_group));
       valid = b_.CreateAdd(valid, b_.CreateSelect(counted, one, b_.getInt32(0)));
     }
-    sums.terms.push_back(sumOfFour(terms));
-    if (weighs_rows) sums.weights.push_back(sumOfFour(kept));
+    for (std::size_t c = 0; c < items.size(); ++c) sums.channels[c].push_back(sumOfFour(items[c]));
   }
   if (!spec.skip_invalid) return sums;
   // One number holds the counts of all row groups.
@@ -280,38 +305,58 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
     value->addIncoming(y, some);
     return value;
   };
-  const auto mergeAll = [&](std::vector<llvm::Value*> x, const std::vector<llvm::Value*>& y) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = merge(x[i], y[i]);
-    return x;
-  };
-  std::vector<llvm::Value*> terms = mergeAll(of_all.terms, of_some.terms);
-  std::vector<llvm::Value*> weights = mergeAll(of_all.weights, of_some.weights);
-  llvm::Value* const count = spec.skip_invalid ? merge(of_all.count, of_some.count) : nullptr;
-  std::vector<llvm::Value*> channels = {sumLanes(std::move(terms))};
-  if (count != nullptr) channels.push_back(count);
-  if (!weights.empty()) channels.push_back(sumLanes(std::move(weights)));
-  storeSums(pointers, output, channels);
+  ThreadSums sums = of_all;
+  for (std::size_t c = 0; c < sums.channels.size(); ++c) {
+    for (std::size_t g = 0; g < sums.channels[c].size(); ++g) {
+      sums.channels[c][g] = merge(sums.channels[c][g], of_some.channels[c][g]);
+    }
+  }
+  if (spec.skip_invalid) sums.count = merge(of_all.count, of_some.count);
+  storeSums(spec, pointers, output, sums);
 }
 
-// Lane l < rowGroups() writes the sums of row group l of the strip.
-void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
-                      const std::vector<llvm::Value*>& channels) const {
-  llvm::Value* const row_group = numberOfRowGroup(lane_);
-  llvm::Value* const row_group_count = rowGroupCount();
-  llvm::Value* const writes =
-      b_.CreateAnd(b_.CreateICmpULT(lane_, b_.getInt32(rowGroups())), b_.CreateICmpULT(row_group, row_group_count));
+template <class Store>
+void Strip::storeWhere(llvm::Value* condition, const Store& store) const {
   llvm::Function* const function = b_.GetInsertBlock()->getParent();
   auto* const write = llvm::BasicBlock::Create(b_.getContext(), "write", function);
   auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
-  b_.CreateCondBr(writes, write, next);
+  b_.CreateCondBr(condition, write, next);
   b_.SetInsertPoint(write);
-  llvm::Value* index = b_.CreateAdd(b_.CreateMul(output, row_group_count), row_group);
-  for (std::size_t channel = 0; channel < channels.size(); ++channel) {
-    if (channel > 0) index = b_.CreateAdd(index, pointers.channel_stride);
-    b_.CreateStore(channels[channel], b_.CreateInBoundsGEP(lowering_.elementType(), pointers.sums, index));
-  }
+  store();
   b_.CreateBr(next);
   b_.SetInsertPoint(next);
+}
+
+// After sumLanes() lane l has item l, which is the sum of a channel and a row group: lanes share the work of several.
+void Strip::storeSums(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
+                      const ThreadSums& sums) const {
+  const unsigned groups = rowGroups();
+  const bool is_one = sums.channels.size() == 1;
+  std::vector<llvm::Value*> items;
+  for (const auto& channel : sums.channels) items.insert(items.end(), channel.begin(), channel.end());
+  llvm::Value* const has_item = b_.CreateICmpULT(lane_, b_.getInt32(static_cast<unsigned>(items.size())));
+  items.resize(std::bit_ceil(items.size()), lowering_.literal(0));
+  llvm::Value* const total = sumLanes(std::move(items));
+  llvm::Value* const row_group = numberOfRowGroup(is_one ? lane_ : b_.CreateAnd(lane_, groups - 1));
+  llvm::Value* const row_group_count = rowGroupCount();
+  llvm::Value* const exists = b_.CreateICmpULT(row_group, row_group_count);
+  llvm::Value* const index = b_.CreateAdd(b_.CreateMul(output, row_group_count), row_group);
+  const auto storeTo = [&](llvm::Value* channel, llvm::Value* value) {
+    llvm::Value* const to = b_.CreateAdd(index, b_.CreateMul(channel, pointers.channel_stride));
+    b_.CreateStore(value, b_.CreateInBoundsGEP(lowering_.elementType(), pointers.sums, to));
+  };
+  const std::uint64_t counts = spec.channels() - spec.counts();  // their channel
+  llvm::Value* channel = b_.getInt64(0);
+  if (!is_one) {
+    channel =
+        b_.CreateZExt(b_.CreateLShr(lane_, static_cast<std::uint64_t>(std::countr_zero(groups))), b_.getInt64Ty());
+    llvm::Value* const is_behind = b_.CreateICmpUGE(channel, b_.getInt64(counts));
+    if (sums.count != nullptr) channel = b_.CreateAdd(channel, b_.CreateZExt(is_behind, b_.getInt64Ty()));
+  }
+  storeWhere(b_.CreateAnd(has_item, exists), [&] { storeTo(channel, total); });
+  if (sums.count == nullptr) return;
+  llvm::Value* const has_count = b_.CreateICmpULT(lane_, b_.getInt32(groups));
+  storeWhere(b_.CreateAnd(has_count, exists), [&] { storeTo(b_.getInt64(counts), sums.count); });
 }
 
 // After Strip::sumLanes() lane l has item l: those of a row group are as many items apart as there are row groups.

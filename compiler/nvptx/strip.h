@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "compiler/lowering/operators.h"
@@ -16,13 +17,22 @@ static_assert(std::size_t{kWarpLanes} * kLaneRows == kGroupRows, "the lanes of a
 /// One scalar per row of a thread, in the order of the rows.
 using Rows = std::vector<llvm::Value*>;
 
-/// The parameters of a loss kernel: pointers to global memory, and a stride in elements.
+/// The parameters of a loss kernel: pointers to global memory, a stride in elements, and the bits of the target's
+/// centre in the lowest ones of an i64, or null of a term without moments.
 struct LossPointers {
   llvm::Value* target;
   llvm::Value* weights;
   llvm::Value* sums;
   llvm::Value* channel_stride;
+  llvm::Value* centre;
+
+  /// Those of a kernel whose results begin at parameter `first`.
+  LossPointers(const llvm::Function& kernel, unsigned first, const LossSpec& loss);
 };
+
+/// Appends the types of the parameters of a kernel's results, as kernels.h has them.
+void appendResultTypes(std::vector<llvm::Type*>& types, llvm::IRBuilder<>& builder,
+                       const std::optional<LossSpec>& loss);
 
 /// Emits at the insert point of the lowering's builder. Precondition: the block of the constructor's call dominates
 /// those of all later calls.
@@ -71,10 +81,14 @@ class Strip {
   Rows loadFrom(llvm::Value* column, bool all_exist) const;
   llvm::Value* isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const;
   llvm::Value* areFinite(const Rows& predictions) const;
-  llvm::Value* termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target, llvm::Value* weight) const;
+  std::vector<llvm::Value*> itemsOf(const LossSpec& spec, const LossPointers& pointers, llvm::Value* prediction,
+                                    llvm::Value* target, llvm::Value* weight) const;
   ThreadSums sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
                        bool all_count) const;
-  void storeSums(const LossPointers& pointers, llvm::Value* output, const std::vector<llvm::Value*>& channels) const;
+  void storeSums(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output, const ThreadSums& sums) const;
+  /// Emits what `store` does where the condition holds.
+  template <class Store>
+  void storeWhere(llvm::Value* condition, const Store& store) const;
 
   Lowering& lowering_;
   llvm::IRBuilder<>& b_;

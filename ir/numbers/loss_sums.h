@@ -15,12 +15,23 @@ struct LossSpec {
   /// Whether rows with a non-finite prediction are counted and add 0 instead of their term.
   bool skip_invalid = false;
 
+  /// Kernels add up several sums for each output, its channels: those of the term, then those of the target, then
+  /// those that say which rows counted, which are their number and, with weights, the sum of these.
+  constexpr std::size_t sums() const noexcept { return sumsOf(term); }
+  constexpr std::size_t targetSums() const noexcept { return skip_invalid && isOfMoments(term) ? kTargetSums : 0; }
+  constexpr std::size_t counts() const noexcept { return !skip_invalid ? 0 : weighted ? 2 : 1; }
+  constexpr std::size_t channels() const noexcept { return sums() + targetSums() + counts(); }
+
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
+/// LossSpec::channels() at most.
+inline constexpr std::size_t kMostChannels = LossSpec{LossTerm::kMoments, true, true}.channels();
+
 /// Sums have one fixed tree on every device, whatever the launch shape. The items of a row group, kGroupRows adjacent
 /// rows (those of rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ...,
-/// in the kernel's precision: terms, and under skip_invalid also the weights of valid rows. The sums of row groups are
+/// in the kernel's precision: terms, and under skip_invalid also what depends on the target, and the weights, of valid
+/// rows. Terms count times their weight. The sums of row groups are
 /// added in double in kSumChains chains, chain c taking the row groups c, c + kSumChains, ... in order; the chains are
 /// added pairwise.
 inline constexpr std::size_t kGroupRows = 128;

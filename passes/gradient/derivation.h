@@ -26,15 +26,15 @@ enum class Quantity : std::uint8_t {
 
 /// The loss that a quantity is about.
 struct DerivedLoss {
-  LossTerm term{};         ///< its one term, or
-  bool is_scaled = false;  ///< it has kScaledTerms, or
-  /// its one term is this expression: x0 is f, x1 is y and x2 is w. It has no parameters.
+  LossTerm term = LossTerm::kSquared;  ///< its term, or
+  /// its term is this expression: x0 is f, x1 is y and x2 is w. It has no parameters.
   std::optional<Expression> custom = {};
   LossConstants constants = {};
 
-  std::size_t terms() const noexcept { return is_scaled ? kScaledTerms.size() : 1; }
+  bool isScaled() const noexcept { return !custom && isOfMoments(term); }
+  std::size_t terms() const noexcept { return isScaled() ? kMomentSums : 1; }
   /// Whether its term may be infinite or NaN where f is finite, but by overflow: as if f were not.
-  bool hasDomain() const noexcept { return custom.has_value() || (!is_scaled && !isInKernels(term)); }
+  bool hasDomain() const noexcept { return custom.has_value() || !isInKernels(term); }
 
   friend bool operator==(const DerivedLoss&, const DerivedLoss&) = default;
 };
@@ -66,13 +66,13 @@ struct Derivation {
   /// How many of these, the last ones, say which rows count.
   std::size_t counts() const noexcept { return !skips_invalid ? 0 : weighted ? 2 : 1; }
   /// How many before these depend only on the target.
-  std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? 2 : 0; }
+  std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? kTargetSums : 0; }
   /// One more than the largest variable that roots read besides those of expressions.
   std::uint32_t variables() const noexcept { return readsTarget() ? columns + 1 + (weighted ? 1U : 0U) : 0; }
 
   /// Whether roots are the terms of a scaled loss.
   bool isOfScaledLoss() const noexcept {
-    return loss.is_scaled && (quantity == Quantity::kLoss || quantity == Quantity::kGradient);
+    return loss.isScaled() && (quantity == Quantity::kLoss || quantity == Quantity::kGradient);
   }
 
   friend bool operator==(const Derivation&, const Derivation&) = default;

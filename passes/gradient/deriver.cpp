@@ -52,7 +52,7 @@ class LossGraph {
   /// The target less its centre.
   graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_centre); }
   /// The factor of the prediction in the terms.
-  double predictionScale() const noexcept { return loss_.is_scaled ? 1 : loss_.constants.scale; }
+  double predictionScale() const noexcept { return loss_.isScaled() ? 1 : loss_.constants.scale; }
 
  private:
   graph::Value customTerm() const;
@@ -73,16 +73,13 @@ LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::N
     terms_.push_back(customTerm());
     return;
   }
-  const auto add = [&](LossTerm term) {
-    RowTerm<graph::Value> made = rowTerm(term, row_.f, row_.y, loss.constants);
-    terms_.push_back(made.value);
-    reweighting_ = made.reweighting;
-  };
-  if (loss.is_scaled) {
-    for (const LossTerm term : kScaledTerms) add(term);
-  } else {
-    add(loss.term);
+  if (loss.isScaled()) {
+    eachLossTerm(loss.term, row_.f, centredTarget(), [&](const graph::Value& term) { terms_.push_back(term); });
+    return;
   }
+  const RowTerm<graph::Value> made = rowTerm(loss.term, row_.f, row_.y, loss.constants);
+  terms_.push_back(made.value);
+  reweighting_ = made.reweighting;
 }
 
 // With 0 f added, it is not finite where f is not.
@@ -183,9 +180,7 @@ graph::Value residualOf(const LossRow& row, const LossConstants& constants) {
 /// Those that depend only on the target.
 void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
   if (derivation.targetTerms() == 0) return;
-  const graph::Value target = loss.centredTarget();
-  terms.add(terms.weighted(target));
-  terms.add(terms.weighted(target * target));
+  eachTargetTerm(loss.centredTarget(), [&](const graph::Value& term) { terms.add(terms.weighted(term)); });
 }
 
 /// The roots of a system of equations for the next step, with the derivatives of f.

@@ -112,11 +112,13 @@ class DirectMaker {
       }
     }
     tables.outputs.reserve(part.outputs.size());
-    const std::size_t first = source_.outputOffset(expressionsOf(c).front());
-    for (const std::uint32_t root : part.outputs) {
-      const bool is_root = root != DirectPart::kNoRoot;
-      tables.expressions += is_root ? 1 : 0;
-      tables.outputs.push_back(is_root ? static_cast<std::uint32_t>(first + root) : 0);
+    const std::size_t first = source_.outputOffset(expressionsOf(c).front()), outputs = source_.outputs();
+    const std::uint32_t items = directItems(options_.loss);
+    for (const std::uint32_t item : part.outputs) {
+      const bool is_item = item != DirectPart::kNoRoot;
+      tables.expressions += is_item && item % items == 0 ? 1 : 0;
+      const std::size_t output = first + item / items + outputs * (item % items);
+      tables.outputs.push_back(is_item ? static_cast<std::uint32_t>(output) : 0);
     }
   }
 

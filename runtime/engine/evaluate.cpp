@@ -49,6 +49,10 @@ void settle(Executor& executor, const Task& task, Losses& losses) {
   }
 }
 
+Result<StartedTask> startTask(Engine::State& engine, Task task);
+Result<Losses> finish(Engine::State& engine, StartedTask& started);
+Result<Losses> lossesOf(Engine::State& engine, StartedTask& started, const LossOptions& options);
+
 /// The results of the expressions whose variables the data have, by a program of these.
 Result<Losses> runFeasible(Engine::State& engine, const Task& task) {
   Executor& executor = *engine.executor;
@@ -74,9 +78,11 @@ Result<Losses> runFeasible(Engine::State& engine, const Task& task) {
         [&] { source.setSelected(whole, expressions.size(), [&](std::size_t i) { return expressions[i]; }); });
     return makeVariant(engine, program, std::move(source), {}, task.deadline);
   });
-  Result<Losses> some = executor.run(part);
+  part.is_awaited = true;
+  Result<StartedTask> started = startTask(engine, std::move(part));
+  if (!started) return std::move(started).error();
+  Result<Losses> some = task.loss ? lossesOf(engine, *started, *task.loss) : finish(engine, *started);
   if (!some) return some;
-  settle(executor, part, *some);
   Losses losses = lossesOfNothing(task);
   for (std::size_t i = 0; i < expressions.size(); ++i) {
     const std::size_t e = expressions[i];
@@ -117,13 +123,6 @@ Result<StartedTask> startTask(Engine::State& engine, Task task) {
   return started;
 }
 
-Result<Losses> lossesOf(Engine::State& engine, StartedTask& started) {
-  if (started.flight == nullptr) return std::move(started.done);
-  Result<Losses> losses = started.flight->finish();
-  if (losses) settle(*engine.executor, started.task, *losses);
-  return losses;
-}
-
 Result<Sums> takeSums(StartedTask& started) {
   Result<Sums> sums = Sums();
   if (started.flight == nullptr) {
@@ -135,28 +134,46 @@ Result<Sums> takeSums(StartedTask& started) {
   return sums;
 }
 
-/// The results of a task. Value is Losses, Gradients, or Failures for predictions. `options` are those of its sums.
+/// What the flight gives.
+Result<Losses> finish(Engine::State& engine, StartedTask& started) {
+  if (started.flight == nullptr) return std::move(started.done);
+  Result<Losses> losses = started.flight->finish();
+  if (losses) settle(*engine.executor, started.task, *losses);
+  return losses;
+}
+
+/// Whether that are the losses of a task of a loss.
+bool hasLosses(const StartedTask& started) {
+  if (started.task.program.state().source->derivation) return false;
+  return started.flight == nullptr || started.flight->hasLosses();
+}
+
+Result<Gradients> gradientsOf(Engine::State& engine, StartedTask& started, const LossOptions& options) {
+  Result<Sums> sums = takeSums(started);
+  if (!sums) return std::move(sums).error();
+  return readGradients(engine, started.task, options, std::move(*sums));
+}
+
+Result<Losses> lossesOf(Engine::State& engine, StartedTask& started, const LossOptions& options) {
+  if (hasLosses(started)) return finish(engine, started);
+  Result<Gradients> read = gradientsOf(engine, started, options);
+  if (!read) return std::move(read).error();
+  return std::move(read->losses);
+}
+
+/// The results of a task. Value is Losses, Gradients, or Failures for predictions. `options` are those of its loss.
 template <class Value>
 Result<Value> takeResult(Engine::State& engine, StartedTask& started, const LossOptions& options) {
-  const ProgramSource& source = *started.task.program.state().source;
   if constexpr (std::is_same_v<Value, Failures>) {
-    Result<Losses> done = lossesOf(engine, started);
+    const ProgramSource& source = *started.task.program.state().source;
+    Result<Losses> done = finish(engine, started);
     if (!done) return std::move(done).error();
     if (!source.derivation) return std::move(done->failures);
     return mergeFailures(failuresForWantOfColumns(source, started.task.data.state()), std::move(done->failures));
+  } else if constexpr (std::is_same_v<Value, Losses>) {
+    return lossesOf(engine, started, options);
   } else {
-    if constexpr (std::is_same_v<Value, Losses>) {
-      if (!source.derivation) return lossesOf(engine, started);
-    }
-    Result<Sums> sums = takeSums(started);
-    if (!sums) return std::move(sums).error();
-    Result<Gradients> read = readGradients(engine, started.task, options, std::move(*sums));
-    if (!read) return std::move(read).error();
-    if constexpr (std::is_same_v<Value, Losses>) {
-      return std::move(read->losses);
-    } else {
-      return read;
-    }
+    return gradientsOf(engine, started, options);
   }
 }
 
@@ -168,7 +185,8 @@ class PendingTask final : public Pending<Value>::State {
     Task& task = started_.task;
     const std::optional<Derivation>& derivation = task.program.state().source->derivation;
     // Sums of scaled losses may be evaluated again, when the caller's parameters may be gone.
-    if (derivation && derivation->isOfScaledLoss()) parameters_.assign(task.parameters.begin(), task.parameters.end());
+    const bool is_scaled = derivation ? derivation->isOfScaledLoss() : task.loss && !hasLosses(started_);
+    if (is_scaled) parameters_.assign(task.parameters.begin(), task.parameters.end());
     task.parameters = parameters_;
   }
   PendingTask(const PendingTask&) = delete;
@@ -237,9 +255,8 @@ Result<Pending<Value>> submitAs(const std::shared_ptr<Engine::State>& engine, Re
 }  // namespace
 
 Result<Losses> runTask(Engine::State& engine, Task task) {
-  return engine.guardedCall([&] {
-    return runWith(engine, std::move(task), [&](StartedTask& started) { return lossesOf(engine, started); });
-  });
+  return engine.guardedCall(
+      [&] { return runWith(engine, std::move(task), [&](StartedTask& started) { return finish(engine, started); }); });
 }
 
 Result<Sums> runSums(Engine::State& engine, Task task) {

@@ -222,7 +222,7 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
 }  // namespace
 
 bool canBeFitted(const LossInfo& loss) noexcept {
-  return loss.term ? *loss.term != LossTerm::kPrediction : loss.kind != LossKind::kCorrelation;
+  return loss.term != LossTerm::kPrediction && loss.kind != LossKind::kCorrelation;
 }
 
 std::string_view nameOf(FitStatus status) noexcept {

@@ -57,7 +57,8 @@ Derivation stepSums(const Dataset::State& data, const LossOptions& loss) {
     return steps;
   }
   Derivation equations = derivedSums(Quantity::kNormalEquations, data, loss);
-  equations.loss = {.is_scaled = isScaled(loss), .constants = {.scale = data.scale, .weight_scale = data.weight_scale}};
+  equations.loss = {.term = infoOf(loss.kind).term,
+                    .constants = {.scale = data.scale, .weight_scale = data.weight_scale}};
   return equations;
 }
 

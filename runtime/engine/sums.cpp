@@ -1,5 +1,6 @@
 // From sums to losses and gradients.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,10 +23,17 @@ namespace {
 
 constexpr std::size_t kReadGrain = 1 << 11;  // expressions
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
-std::size_t derivativeOffset(const Program& program, const Derivation& derivation, std::size_t expression) {
-  if (derivation.quantity == Quantity::kLoss) return 0;
-  return derivation.by == DerivativesBy::kVariables ? expression * derivation.columns
-                                                    : program.parameterOffset(expression);
+std::size_t derivativeOffset(const Program& program, const std::optional<Derivation>& derivation,
+                             std::size_t expression) {
+  if (!derivation || derivation->quantity == Quantity::kLoss) return 0;
+  return derivation->by == DerivativesBy::kVariables ? expression * derivation->columns
+                                                     : program.parameterOffset(expression);
+}
+
+LossSpec specOf(const Derivation& derivation) {
+  return {.term = derivation.isOfScaledLoss() ? derivation.loss.term : LossTerm::kSquared,
+          .weighted = derivation.weighted,
+          .skip_invalid = derivation.skips_invalid};
 }
 
 }  // namespace
@@ -39,37 +47,20 @@ Derivation derivedSums(Quantity quantity, const Dataset::State& data, const Loss
 }
 
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
-  const LossConstants& constants = derivation.loss.constants;
-  LossSums sums{.terms = outputs[0],
-                .weights = data.weight_sum * constants.weight_scale,
-                .rows = data.rows,
-                .valid = data.rows,
-                .scale = constants.scale,
-                .weight_scale = constants.weight_scale};
-  if (derivation.isOfScaledLoss()) {
-    std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = (data.target_mean - constants.target_centre) + data.target_mean_rest;
-    sums.targets = sums.weights * offset;
-    sums.squared_targets = sums.weights * (data.target_variance + offset * offset);
-  }
-  if (!derivation.skips_invalid) return sums;
-  const std::span<const double> counts = outputs.last(derivation.counts());
-  sums.valid = countedRows(counts[0], data.rows);
-  if (sums.valid == sums.rows) return sums;
-  sums.weights = counts.back();
-  if (derivation.targetTerms() > 0) {
-    const std::span<const double> targets = outputs.last(derivation.counts() + derivation.targetTerms());
-    sums.targets = targets[0];
-    sums.squared_targets = targets[1];
-  }
-  return sums;
+  return readSums(outputs, specOf(derivation), derivation.loss.constants, data);
 }
 
 namespace {
 
-std::span<const double> outputsOf(const Sums& sums, const ProgramSource& source, std::size_t e) {
-  const std::size_t first = source.outputOffset(e);
-  return sums.values.subspan(first, source.outputOffset(e + 1) - first);
+using Channels = std::array<double, kMostChannels>;
+
+/// The sums of expression e: its outputs of a derivation, or its channels of moments, which are copied to `space`.
+std::span<const double> sumsOf(const Sums& sums, const ProgramSource& source, std::size_t e, Channels& space) {
+  const std::size_t first = source.outputOffset(e), all = source.outputs();
+  if (source.derivation) return sums.values.subspan(first, source.outputOffset(e + 1) - first);
+  std::size_t channels = 0;
+  for (std::size_t at = first; at < sums.values.size(); at += all) space[channels++] = sums.values[at];
+  return std::span(space).first(channels);
 }
 
 std::vector<bool> failuresByExpression(std::span<const Failure> failures, std::size_t count) {
@@ -78,9 +69,9 @@ std::vector<bool> failuresByExpression(std::span<const Failure> failures, std::s
   return has_failed;
 }
 
-/// Takes the sums of a derivedTask() of a scaled loss, and evaluates those expressions again whose sums are not
-/// accurate (betterConditioning()), only these and at most kMostConditionings times. What an expression gives depends
-/// on the expression, its parameters and the data. The programs are kept with the task's. Borrows all.
+/// Takes the sums of a derivedTask() of a scaled loss, or of its moments, and evaluates those expressions again whose
+/// sums are not accurate (betterConditioning()), only these and at most kMostConditionings times. What an expression
+/// gives depends on the expression, its parameters and the data. The programs are kept with the task's. Borrows all.
 class ConditionedSums {
  public:
   /// The sums of an expression, and all its outputs: derivatives by its own parameters, then those by the two
@@ -88,14 +79,22 @@ class ConditionedSums {
   using Take = std::function<void(std::size_t expression, const LossSums& sums, std::span<const double> outputs)>;
 
   ConditionedSums(Engine::State& engine, const Task& task, const Take& take)
-      : engine_(engine), task_(task), source_(*task.program.state().source), data_(task.data.state()), take_(take) {}
+      : engine_(engine),
+        task_(task),
+        source_(*task.program.state().source),
+        data_(task.data.state()),
+        spec_(source_.derivation ? specOf(*source_.derivation) : lossSpecOf(task)),
+        take_(take) {
+    constants_.target_centre = targetCentre(data_);
+    if (source_.derivation) constants_ = source_.derivation->loss.constants;
+  }
 
   /// `sums.failures` must have all failures of the first evaluation; those of later ones are added. Errors: those of
   /// runSums(), and kLimit at the task's deadline.
   Status run(Sums& sums) {
     std::vector<Entry> entries = takeFirst(sums);
     for (int times = 1; !entries.empty(); ++times) {
-      Result<std::vector<Entry>> left = takeAgain(std::move(entries), times == kMostConditionings, sums.failures);
+      Result<std::vector<Entry>> left = takeAgain(std::move(entries), times, sums.failures);
       if (!left) return std::move(left).error();
       entries = std::move(*left);
     }
@@ -130,29 +129,26 @@ class ConditionedSums {
     const std::size_t count = source_.expressions.size();
     const std::vector<bool> has_failed = failuresByExpression(sums.failures, count);
     return found(count, [&](std::size_t e) -> std::optional<Entry> {
-      const std::span<const double> outputs = outputsOf(sums, source_, e);
-      LossSums of = readSums(outputs, *source_.derivation, data_);
-      std::optional<Conditioning> better;
-      if (!has_failed[e]) better = betterConditioning(of, {}, source_.precision);
-      // A population may have many expressions without variables. They are constant wherever they have a value.
-      if (better && source_.expressions[e].variableCount() == 0 && std::isfinite(of.terms)) {
-        of.is_constant = true;
-        better.reset();
-      }
+      if (has_failed[e]) return {};
+      Channels space;
+      const std::span<const double> outputs = sumsOf(sums, source_, e, space);
+      LossSums of = readSums(outputs, spec_, constants_, data_);
+      const bool has_variables = source_.expressions[e].variableCount() > 0;
+      const auto better = nextConditioning(of, {}, 0, has_variables, source_.precision);
       if (better) return Entry{static_cast<std::uint32_t>(e), *better, of.valid};
       take_(e, of, outputs);
       return {};
     });
   }
 
-  Result<std::vector<Entry>> takeAgain(std::vector<Entry> entries, bool is_last, Failures& failures) {
+  Result<std::vector<Entry>> takeAgain(std::vector<Entry> entries, int times, Failures& failures) {
     const Program program = programOf(entries);
     const ProgramSource& source = *program.state().source;
     const std::vector<double> parameters = parametersOf(entries);
     const Result<Sums> sums = runSums(engine_, {.program = program,
                                                 .data = task_.data,
                                                 .parameters = parameters,
-                                                .loss = kPlainSums,
+                                                .loss = task_.loss,
                                                 .deadline = task_.deadline});
     if (!sums) return sums.error();
     const std::vector<bool> has_failed = failuresByExpression(sums->failures, entries.size());
@@ -160,13 +156,14 @@ class ConditionedSums {
       failures.push_back({entries[failure.expression].expression, failure.error});
     }
     return found(entries.size(), [&](std::size_t i) -> std::optional<Entry> {
+      if (has_failed[i]) return {};
       const Entry& entry = entries[i];
-      const std::span<const double> outputs = outputsOf(*sums, source, i);
-      LossSums of = readSums(outputs, *source.derivation, data_);
+      Channels space;
+      const std::span<const double> outputs = sumsOf(*sums, source, i, space);
+      LossSums of = readSums(outputs, spec_, constants_, data_);
       of.valid = entry.valid;
-      std::optional<Conditioning> better;
-      if (!has_failed[i]) better = betterConditioning(of, entry.now, source.precision);
-      if (better && !is_last) return Entry{entry.expression, *better, entry.valid};
+      const auto better = nextConditioning(of, entry.now, times, true, source.precision);
+      if (better) return Entry{entry.expression, *better, entry.valid};
       take_(entry.expression, of, outputs);
       return {};
     });
@@ -186,8 +183,9 @@ class ConditionedSums {
             "a scaled loss may need two more");
       });
       const Tier tier = program.info.tier == Tier::kCompile ? Tier::kInterpret : program.info.tier;
-      return makeVariant(engine_, program, source.derive(*source_.derivation),
-                         {.tier = tier, .expected_rows = data_.rows}, task_.deadline);
+      if (source_.derivation) source = source.derive(*source_.derivation);
+      return makeVariant(engine_, program, std::move(source), {.tier = tier, .expected_rows = data_.rows},
+                         task_.deadline);
     });
   }
 
@@ -207,6 +205,8 @@ class ConditionedSums {
   const Task& task_;
   const ProgramSource& source_;
   const Dataset::State& data_;
+  const LossSpec spec_;
+  LossConstants constants_;
   const Take& take_;
 };
 
@@ -217,7 +217,7 @@ class GradientReader {
       : program_(task.program),
         data_(task.data.state()),
         options_(options),
-        derivation_(*program_.state().source->derivation) {
+        derivation_(program_.state().source->derivation) {
     gradients_.losses.values.resize(program_.size());
     gradients_.losses.valid_rows.resize(program_.size());
     gradients_.derivatives.resize(first(program_.size()));
@@ -228,7 +228,7 @@ class GradientReader {
     if (first(e) == first(e + 1)) return;
     const auto slopes = lossSlopes(sums, data_.target_variance, options_);
     const bool is_finite = std::isfinite(gradients_.losses.values[e]);
-    const std::size_t terms = derivation_.loss.terms();
+    const std::size_t terms = derivation_->loss.terms();
     for (std::size_t d = first(e), i = 1; d < first(e + 1); ++d, ++i) {
       const std::span<const double> sums_of = outputs.subspan(terms * i, terms);
       double derivative = slopes[0] * sums_of[0];
@@ -253,7 +253,7 @@ class GradientReader {
   const Program& program_;
   const Dataset::State& data_;
   const LossOptions& options_;
-  const Derivation& derivation_;
+  const std::optional<Derivation>& derivation_;
   Gradients gradients_;
 };
 
@@ -263,7 +263,7 @@ Result<Gradients> readGradients(Engine::State& engine, const Task& task, const L
   const ProgramSource& source = *task.program.state().source;
   GradientReader reader(task, options);
   sums.failures = mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(sums.failures));
-  if (source.derivation->isOfScaledLoss()) {
+  if (!source.derivation || source.derivation->isOfScaledLoss()) {
     const ConditionedSums::Take take = [&](auto... args) { reader.take(args...); };
     Status read = ConditionedSums(engine, task, take).run(sums);
     if (!read) return std::move(read).error();
@@ -272,7 +272,8 @@ Result<Gradients> readGradients(Engine::State& engine, const Task& task, const L
   engine.executor->execute([&] {
     tbb::parallel_for(tbb::blocked_range<std::size_t>(0, task.program.size(), kReadGrain), [&](const auto& range) {
       for (std::size_t e = range.begin(); e < range.end(); ++e) {
-        const std::span<const double> outputs = outputsOf(sums, source, e);
+        Channels space;
+        const std::span<const double> outputs = sumsOf(sums, source, e, space);
         reader.take(e, readSums(outputs, *source.derivation, task.data.state()), outputs);
       }
     });

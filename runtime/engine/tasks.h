@@ -95,9 +95,9 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
 Derivation derivedSums(Quantity quantity, const Dataset::State& data, const LossOptions& options);
 /// Of one expression, from its outputs in a task of derivedSums(): the sums of the terms, and over which rows.
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data);
-/// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask(),
-/// whose parameters must still be there: expressions whose scaled loss needs better sums are evaluated again.
-/// Errors: those of runSums(), and kLimit at the deadline of the task.
+/// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask() or
+/// of moments. The task's parameters must still be there for scaled losses: expressions whose loss needs better sums
+/// are evaluated again. Errors: those of runSums(), and kLimit at the deadline of the task.
 Result<Gradients> readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Sums sums);
 
 /// A caller's array for predictions or derivatives.
@@ -124,8 +124,9 @@ Result<Task> lossTask(Engine::State& engine, Task task, const LossOptions& optio
 
 /// Runs a task, after checkTask(), with NaN for expressions that failed.
 Result<Losses> runTask(Engine::State& engine, Task task);
-/// The same for kPlainSums of a derived program, but that values of expressions that failed are unspecified. `failures`
-/// are all, in order of expression. The engine must outlive the sums.
+/// The same for the sums of a derived program, or of moments where flights have no losses, but that values of
+/// expressions that failed are unspecified. `failures` are all, in order of expression. The engine must outlive the
+/// sums.
 Result<Sums> runSums(Engine::State& engine, Task task);
 /// The losses of a lossTask().
 Result<Losses> runLoss(Engine::State& engine, Task task, const LossOptions& options);

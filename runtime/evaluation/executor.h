@@ -37,10 +37,11 @@ struct Task {
   bool is_awaited = false;               ///< the caller finishes the flight at once; parameters are borrowed until then
 };
 
-/// The sums of a task with kPlainSums, where they are: Losses would be a copy. As long as they are there, the memory of
-/// the evaluation is not used again. The executor must outlive them.
+/// The sums of a task with kPlainSums, or of moments, where they are: Losses would be a copy. As long as they are
+/// there, the memory of the evaluation is not used again. The executor must outlive them.
 struct Sums {
-  std::span<double> values;  ///< of each output, for the owner to change; unspecified where one failed
+  /// Channel after channel (LossSpec) those of all outputs, for the owner to change; unspecified where one failed.
+  std::span<double> values;
   std::vector<Failure> failures;
   std::shared_ptr<void> memory;  ///< of the values
 };
@@ -60,6 +61,8 @@ class Flight {
   /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
   /// not have, in any order; values and predictions of failed expressions are unspecified.
   virtual Result<Losses> finish() = 0;
+  /// Whether finish() gives the losses. Otherwise, which is only for moments, sums() gives the sums that they are of.
+  virtual bool hasLosses() const { return true; }
   /// The same for a task with kPlainSums: sumsOf(flight). Sums without `memory` lie in the flight, and end with it.
   virtual Result<Sums> sums() {
     Result<Losses> losses = finish();
@@ -161,6 +164,8 @@ class Executor {
 inline LossSpec lossSpecOf(const Task& task) {
   return lossSpec(*task.loss, task.data.state().has_weights && !task.program.state().source->derivation);
 }
+
+inline bool isOfMoments(const Task& task) { return task.loss && isOfMoments(lossSpecOf(task).term); }
 
 /// Computes the entries of one output in `losses` from its sums.
 inline void takeLoss(Losses& losses, std::size_t output, const LossSums& sums, const Dataset::State& data,

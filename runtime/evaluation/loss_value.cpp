@@ -37,7 +37,7 @@ struct Slope {
 
 /// The sum of a term, and of those behind it.
 template <class T>
-using TermSums = std::array<T, kScaledTerms.size()>;
+using TermSums = std::array<T, kMomentSums>;
 
 /// From the target's unit to a loss's. Steps, since a power of the scale may be no number.
 template <class T>
@@ -99,15 +99,40 @@ constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
+LossSums readSums(std::span<const double> sums, const LossSpec& spec, const LossConstants& constants,
+                  const Dataset::State& data) {
+  LossSums read{.terms = sums[0],
+                .weights = data.weight_sum * constants.weight_scale,
+                .rows = data.rows,
+                .valid = data.rows,
+                .scale = constants.scale,
+                .weight_scale = constants.weight_scale};
+  if (isOfMoments(spec.term)) {
+    std::copy_n(sums.begin() + 1, read.more_terms.size(), read.more_terms.begin());
+    const double offset = (data.target_mean - constants.target_centre) + data.target_mean_rest;
+    read.targets = read.weights * offset;
+    read.squared_targets = read.weights * (data.target_variance + offset * offset);
+  }
+  if (!spec.skip_invalid) return read;
+  const std::span<const double> counts = sums.last(spec.counts());
+  read.valid = countedRows(counts[0], data.rows);
+  if (read.valid == read.rows) return read;
+  read.weights = counts.back();
+  if (spec.targetSums() > 0) {
+    const std::span<const double> targets = sums.last(spec.counts() + spec.targetSums());
+    read.targets = targets[0];
+    read.squared_targets = targets[1];
+  }
+  return read;
+}
+
 bool isOfGraphs(const LossOptions& options) noexcept {
-  const std::optional<LossTerm> term = infoOf(options.kind).term;
-  return options.custom || !term || !isInKernels(*term);
+  return options.custom || !isInKernels(infoOf(options.kind).term);
 }
 
 LossSpec lossSpec(const LossOptions& options, bool weighted) {
-  return {.term = infoOf(options.kind).term.value(),
-          .weighted = weighted,
-          .skip_invalid = options.nan != NanPolicy::kPropagate};
+  return {
+      .term = infoOf(options.kind).term, .weighted = weighted, .skip_invalid = options.nan != NanPolicy::kPropagate};
 }
 
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options) {
@@ -118,9 +143,8 @@ double lossValue(const LossSums& sums, double target_variance, const LossOptions
   return valueOf<double>({sums.terms, sums.more_terms[0], sums.more_terms[1]}, sums, target_variance, options);
 }
 
-std::array<double, kScaledTerms.size()> lossSlopes(const LossSums& sums, double target_variance,
-                                                   const LossOptions& options) {
-  std::array<double, kScaledTerms.size()> slopes{kNoValue, kNoValue, kNoValue};
+std::array<double, kMomentSums> lossSlopes(const LossSums& sums, double target_variance, const LossOptions& options) {
+  std::array<double, kMomentSums> slopes{kNoValue, kNoValue, kNoValue};
   if (isRejected(sums, options) || isEmpty(sums, options)) return slopes;
   for (std::size_t i = 0; i < slopes.size(); ++i) {
     TermSums<Slope> terms{sums.terms, sums.more_terms[0], sums.more_terms[1]};
@@ -206,6 +230,17 @@ std::optional<Conditioning> betterConditioning(LossSums& sums, const Conditionin
   return next == now ? std::nullopt : next;
 }
 
+std::optional<Conditioning> nextConditioning(LossSums& sums, const Conditioning& now, int times, bool has_variables,
+                                             Precision precision) {
+  const std::optional<Conditioning> better = betterConditioning(sums, now, precision);
+  // A population may have many expressions without variables.
+  if (better && times == 0 && !has_variables && std::isfinite(sums.terms)) {
+    sums.is_constant = true;
+    return {};
+  }
+  return times < kMostConditionings ? better : std::nullopt;
+}
+
 namespace {
 
 /// Differences of prediction and target below this part of the target's standard deviation count as that.
@@ -224,8 +259,7 @@ double tuningOf(const LossOptions& options, LossTuning tuning) {
 }
 
 LossTuning tuningOf(const LossOptions& options) {
-  const std::optional<LossTerm> term = infoOf(options.kind).term;
-  return options.custom || !term ? LossTuning::kUntuned : infoOf(*term).tuning;
+  return options.custom ? LossTuning::kUntuned : infoOf(infoOf(options.kind).term).tuning;
 }
 
 Status checkCustom(const Expression& custom) {
@@ -246,7 +280,7 @@ Status checkTargets(const LossOptions& options, const Dataset::State& data) {
   const auto wrong = [&](double target, const char* expected) {
     return Error{Errc::kInvalid, fmt::format("{} of a target of {}: expected {}", info.name, target, expected), {}};
   };
-  switch (options.custom || !info.term ? LossTargets::kAnyTarget : infoOf(*info.term).targets) {
+  switch (options.custom ? LossTargets::kAnyTarget : infoOf(info.term).targets) {
     case LossTargets::kAnyTarget:
       break;
     case LossTargets::kShares:
@@ -320,20 +354,6 @@ Status checkUnit(const LossOptions& options, const Dataset::State& data) {
 /// The largest power of two that is not above x, which is finite and above 0.
 double powerOfTwoBelow(double x) { return std::ldexp(1.0, std::ilogb(x)); }
 
-/// What the rows of scaled losses are centred by: in the precision of kernels. The multiple of a power of two that is
-/// nearest to the mean, so that samples of the same data have few centres, and so few derived programs. It is at most
-/// half of a standard deviation away from the mean, by which squares are larger than those about the mean by at most a
-/// quarter of the variance.
-double centreOf(const Dataset::State& data) {
-  double centre = data.target_mean;
-  const double deviation = std::sqrt(data.target_variance);
-  if (deviation > 0 && std::isfinite(deviation)) {
-    const double step = powerOfTwoBelow(deviation), steps = std::nearbyint(centre / step);
-    if (std::isfinite(steps)) centre = steps * step;
-  }
-  return roundTo(data.precision, centre);
-}
-
 }  // namespace
 
 Status checkLoss(const LossOptions& options, const Dataset::State& data, const Limits& limits) {
@@ -354,16 +374,27 @@ bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept
 }
 
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data) {
-  const std::optional<LossTerm> term = infoOf(options.kind).term;
   DerivedLoss loss{.custom = options.custom};
   loss.constants.weight_scale = data.weight_scale;
   if (options.custom) return loss;
-  loss.is_scaled = !term;
-  loss.term = term.value_or(LossTerm{});
+  loss.term = infoOf(options.kind).term;
   loss.constants.scale = scaleOf(options, data);
   loss.constants.tuning = tuningInUnits(options, data, loss.constants.scale);
-  if (loss.is_scaled) loss.constants.target_centre = centreOf(data);
+  if (loss.isScaled()) loss.constants.target_centre = targetCentre(data);
   return loss;
+}
+
+// In the precision of kernels. The multiple of a power of two that is nearest to the mean, so that samples of the same
+// data have few centres, and so few derived programs. It is at most half of a standard deviation away from the mean, by
+// which squares are larger than those about the mean by at most a quarter of the variance.
+double targetCentre(const Dataset::State& data) {
+  double centre = data.target_mean;
+  const double deviation = std::sqrt(data.target_variance);
+  if (deviation > 0 && std::isfinite(deviation)) {
+    const double step = powerOfTwoBelow(deviation), steps = std::nearbyint(centre / step);
+    if (std::isfinite(steps)) centre = steps * step;
+  }
+  return roundTo(data.precision, centre);
 }
 
 double leastDifference(const Dataset::State& data) {

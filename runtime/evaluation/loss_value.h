@@ -23,11 +23,16 @@ struct LossSums {
   std::uint64_t rows = 0;   ///< all rows
   std::uint64_t valid = 0;  ///< rows with a finite prediction; not used under kPropagate
   // Of scaled losses, in the rows that count:
-  std::array<double, kScaledTerms.size() - 1> more_terms{};  ///< of kScaledTerms behind the first
-  double targets = 0, squared_targets = 0;                   ///< of z and z z (losses.def)
-  bool is_constant = false;                                  ///< whether the prediction counts as constant
-  double scale = 1, weight_scale = 1;                        ///< the units (LossConstants)
+  std::array<double, kMomentSums - 1> more_terms{};  ///< of the moments behind the first
+  double targets = 0, squared_targets = 0;           ///< of z and z z (losses.def)
+  bool is_constant = false;                          ///< whether the prediction counts as constant
+  double scale = 1, weight_scale = 1;                ///< the units (LossConstants)
 };
+
+/// From the sums of one output: its first spec.sums() ones, and its last ones, those of the target and the counts
+/// (LossSpec::channels()). There may be others between. Without skipped rows, the data tell the sums of the target.
+LossSums readSums(std::span<const double> sums, const LossSpec& spec, const LossConstants& constants,
+                  const Dataset::State& data);
 
 /// Whether the loss is a sum of predictions of graphs. If not, kernels of losses have its term.
 bool isOfGraphs(const LossOptions& options) noexcept;
@@ -41,8 +46,7 @@ LossSpec lossSpec(const LossOptions& options, bool weighted);
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
 /// The derivatives of lossValue() by the sums of its terms, where no policy gives another value; NaN where one does.
-std::array<double, kScaledTerms.size()> lossSlopes(const LossSums& sums, double target_variance,
-                                                   const LossOptions& options);
+std::array<double, kMomentSums> lossSlopes(const LossSums& sums, double target_variance, const LossOptions& options);
 
 /// The same as lossValue() where the sum of terms of a scaled loss, but of kCorrelation, is that of the squared errors
 /// with the best a and b.
@@ -81,6 +85,11 @@ inline constexpr int kMostConditionings = 4;
 /// same numbers on every device.
 std::optional<Conditioning> betterConditioning(LossSums& sums, const Conditioning& now, Precision precision);
 
+/// The same, of sums that were computed again `times` times, and nothing once that is enough: after kMostConditionings
+/// times, and at once for an expression without variables, which is constant wherever it has a value.
+std::optional<Conditioning> nextConditioning(LossSums& sums, const Conditioning& now, int times, bool has_variables,
+                                             Precision precision);
+
 /// Errors: kInvalid for data without a target or with targets that the loss has no meaning for, or whose losses are
 /// beyond the range of f64; for a constant that the loss does not have or that is out of range, and for a custom loss
 /// with other variables than x0, x1 and x2, or with parameters; kLimit for one with more nodes than an expression may
@@ -93,6 +102,9 @@ bool isOfGraphs(const LossOptions& options, const Dataset::State& data) noexcept
 
 /// The terms of a loss that checkLoss() accepts. Without leastDifference().
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);
+
+/// LossConstants::target_centre of moments of these data.
+double targetCentre(const Dataset::State& data);
 
 /// LossConstants::least_difference for fits to the target, in scaled units: a small part of its standard deviation,
 /// rounded to a power of two, so that samples of the same data have the same or the next one.

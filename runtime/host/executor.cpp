@@ -146,8 +146,19 @@ class HostExecutor final : public Executor {
     const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    sumOnHost(code, data, table.data(), threads_, task.deadline, *kernel, spec,
-              [&](std::size_t output, const LossSums& sums) { takeLoss(losses, output, sums, data, *task.loss); });
+    HostLoss loss{*kernel, spec};
+    if (isOfMoments(spec.term)) loss.constants.target_centre = targetCentre(data);
+    const auto take = [&](std::size_t output, LossSums& sums, const Conditioning& now,
+                          int times) -> std::optional<Conditioning> {
+      if (isOfMoments(spec.term)) {
+        const bool has_variables = program.source->expressions[output].variableCount() > 0;
+        const auto next = nextConditioning(sums, now, times, has_variables, data.precision);
+        if (next) return next;
+      }
+      takeLoss(losses, output, sums, data, *task.loss);
+      return {};
+    };
+    sumOnHost(code, data, table.data(), threads_, task.deadline, loss, take);
     return losses;
   }
 

@@ -22,6 +22,8 @@ constexpr std::size_t kInterpretedBlockBytes = 2048, kCompiledBlockBytes = 1024;
 constexpr std::size_t kExpressionsPerChunk = 32;
 constexpr std::size_t kInstructionsPerChunk = 4096;
 constexpr std::size_t kTilesPerThread = 4;
+// Predictions of a chunk that are kept for sums about their means, at most: a part of the L2 cache.
+constexpr std::size_t kMostPredictionBytes = std::size_t{1} << 19;
 
 // Scratch blocks are padded by one cache line, so that equal rows of two blocks map to different cache sets, and 4K
 // aliasing between loads and stores is avoided.
@@ -36,6 +38,7 @@ std::byte* threadScratch(std::size_t bytes) {
   return scratch.data();
 }
 
+/// The sum of some items over row groups, in the precision or in double.
 template <class T>
 double sumOf(const T* row_groups, std::size_t count) {
   SumChains chains;
@@ -43,25 +46,51 @@ double sumOf(const T* row_groups, std::size_t count) {
   return chains.sum();
 }
 
-/// Partial sums of a chunk: one item per row group and output.
-struct ChunkSums {
-  std::size_t row_groups;
-  bool weighs_rows;                  ///< whether weights of skipped rows must be excluded
-  AlignedBuffer terms;               ///< in the precision
-  std::vector<double> weights;       ///< only if weighs_rows
-  std::vector<std::uint64_t> valid;  ///< per output, over all row groups
+/// Sums of a row group that depend on the rows that count, but not on terms: LossSpec::targetSums(), then weights.
+/// Nearly always all rows count.
+class KeptSums {
+ public:
+  KeptSums(const HostLoss& loss, const Dataset::State& data)
+      : loss_(loss), data_(data), sums_(loss.spec.targetSums() + (loss.spec.skip_invalid && loss.spec.weighted)) {}
 
-  // Sums of the weights of rows with a finite prediction, per row group.
-  template <class T>
-  void weigh(std::size_t output, std::size_t row, std::size_t rows, const T* predictions, const T* row_weights) {
-    for (std::size_t first = 0; first < rows; first += kGroupRows) {
-      std::array<T, kGroupRows> items{};
-      for (std::size_t r = first; r < std::min(rows, first + kGroupRows); ++r) {
-        if (std::isfinite(predictions[r])) items[r - first] = row_weights[r];
+  std::size_t sums() const { return sums_; }
+  /// Calls put(sum, value) for each sum over the rows from `first` on, at most `rows` and a row group, for which
+  /// counts(row), from 0 on, holds.
+  template <class T, class Counts, class Put>
+  void add(std::size_t first, std::size_t rows, const Counts& counts, const Put& put) const {
+    const auto* const target = reinterpret_cast<const T*>(data_.target) + first;
+    const auto* const weights = reinterpret_cast<const T*>(data_.weights) + (data_.weights == nullptr ? 0 : first);
+    const T centre = static_cast<T>(loss_.constants.target_centre);
+    std::array<std::array<T, kGroupRows>, kTargetSums + 1> items{};
+    for (std::size_t r = 0; r < std::min(rows, kGroupRows); ++r) {
+      if (!counts(r)) continue;
+      std::size_t sum = 0;
+      if (loss_.spec.targetSums() > 0) {
+        eachTargetTerm(target[r] - centre,
+                       [&](T term) { items[sum++][r] = loss_.spec.weighted ? weights[r] * term : term; });
       }
-      weights[output * row_groups + (row + first) / kGroupRows] = static_cast<double>(pairwiseSum(items));
+      if (loss_.spec.weighted) items[sum][r] = weights[r];
     }
+    for (std::size_t sum = 0; sum < sums_; ++sum) put(sum, static_cast<double>(pairwiseSum(items[sum])));
   }
+
+ private:
+  const HostLoss& loss_;
+  const Dataset::State& data_;
+  const std::size_t sums_;
+};
+
+/// Partial sums of a chunk: one item per row group, for every sum of every output.
+struct ChunkSums {
+  AlignedBuffer terms;               ///< in the precision
+  std::vector<double> kept;          ///< KeptSums
+  std::vector<std::uint64_t> valid;  ///< per output, over all row groups
+  /// The outputs to be summed: of which prediction.
+  std::vector<std::optional<Conditioning>> wanted;
+  /// Bytes from an output's predictions to those of the next, if all are kept in the thread's scratch memory behind
+  /// that of the chunk; else 0.
+  std::size_t prediction_stride = 0;
+  bool has_predictions = false;  ///< they are there
 };
 
 /// One evaluation.
@@ -102,40 +131,11 @@ class HostRun {
     });
   }
 
-  void loss(HostLossKernel kernel, const LossSpec& spec, const TakeSums& take) const {
-    const std::size_t row_groups = data_.padded_rows / kGroupRows;
-    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
-      const Chunk& chunk = chunks_[c];
-      ChunkSums parts{.row_groups = row_groups,
-                      .weighs_rows = spec.weighted && spec.skip_invalid,
-                      .terms = AlignedBuffer(chunk.outputs * row_groups * element_),
-                      .weights = {},
-                      .valid = std::vector<std::uint64_t>(chunk.outputs)};
-      if (parts.weighs_rows) {
-        for (std::size_t i = 0; i < chunk.outputs; ++i) {
-          parts.weights.insert(parts.weights.end(), data_.row_group_weights.begin(), data_.row_group_weights.end());
-        }
-      }
-      forEachRange(chunk, [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, kernel, parts); });
-      std::size_t output = 0;
-      for (std::size_t b = chunk.first; b < chunk.last; ++b) {
-        for (const std::uint32_t number : batches_[b].outputs) {
-          LossSums sum;
-          sum.rows = data_.rows;
-          sum.valid = parts.valid[output];
-          sum.terms = withZeroOf(data_.precision, [&]<class T>(T) {
-            return sumOf(parts.terms.as<T>() + output * row_groups, row_groups);
-          });
-          const bool some_left_out = parts.weighs_rows && sum.valid != sum.rows;
-          sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * row_groups, row_groups)
-                        : data_.weights != nullptr ? data_.weight_sum
-                        : spec.skip_invalid        ? static_cast<double>(sum.valid)
-                                                   : static_cast<double>(sum.rows);
-          take(number, sum);
-          ++output;
-        }
-      }
-    });
+  void loss(const HostLoss& loss, const TakeSums& take) const {
+    const KeptSums kept(loss, data_);
+    const std::vector<double> all_kept = keptOfAllRows(kept, loss.spec);
+    tbb::parallel_for(std::size_t{0}, chunks_.size(),
+                      [&](std::size_t c) { sumChunk(chunks_[c], loss, kept, all_kept, take); });
   }
 
  private:
@@ -150,10 +150,11 @@ class HostRun {
     std::size_t stride;  ///< bytes from one root's output to the next
   };
 
+  std::size_t blocksOf(const Chunk& chunk) const { return ceilDivide(data_.rows, chunk.block_rows); }
+
   template <class Body>
   void forEachRange(const Chunk& chunk, const Body& body) const {
-    const std::size_t blocks = ceilDivide(data_.rows, chunk.block_rows);
-    const std::size_t ranges = std::min(ranges_, blocks);
+    const std::size_t blocks = blocksOf(chunk), ranges = std::min(ranges_, blocks);
     const auto edge = [&](std::size_t range) {
       return std::min(data_.rows, blocks * range / ranges * chunk.block_rows);
     };
@@ -224,33 +225,143 @@ class HostRun {
     }
   }
 
-  void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, HostLossKernel kernel,
-                 ChunkSums& sums) const {
-    std::byte* const scratch = threadScratch(chunk.scratch_bytes);
-    const Place place = scratchOutputs(chunk, scratch);
+  std::size_t rowGroups() const { return data_.padded_rows / kGroupRows; }
+
+  /// Each sum of every row group, if all of its rows count.
+  std::vector<double> keptOfAllRows(const KeptSums& kept, const LossSpec& spec) const {
+    if (spec.targetSums() == 0) return kept.sums() == 0 ? std::vector<double>() : data_.row_group_weights;
+    std::vector<double> all(kept.sums() * rowGroups());
+    tbb::parallel_for(std::size_t{0}, rowGroups(), [&](std::size_t g) {
+      const std::size_t first = g * kGroupRows;
+      withZeroOf(data_.precision, [&]<class T>(T) {
+        kept.add<T>(
+            first, data_.rows - first, [](std::size_t) { return true; },
+            [&](std::size_t sum, double value) { all[sum * rowGroups() + g] = value; });
+      });
+    });
+    return all;
+  }
+
+  // Another thread has scratch memory of its own.
+  std::size_t predictionStride(const Chunk& chunk, const LossSpec& spec) const {
+    const std::size_t stride = data_.padded_rows * element_ + kSkew;
+    const bool is_kept = isOfMoments(spec.term) && std::min(ranges_, blocksOf(chunk)) == 1 &&
+                         chunk.outputs * stride <= kMostPredictionBytes;
+    return is_kept ? stride : 0;
+  }
+
+  // Outputs are summed again from kept predictions, or with the batches that they are in.
+  void sumChunk(const Chunk& chunk, const HostLoss& loss, const KeptSums& kept, std::span<const double> all_kept,
+                const TakeSums& take) const {
+    ChunkSums parts{.terms = AlignedBuffer(chunk.outputs * loss.spec.sums() * rowGroups() * element_),
+                    .kept = {},
+                    .valid = {},
+                    .wanted = std::vector<std::optional<Conditioning>>(chunk.outputs, Conditioning()),
+                    .prediction_stride = predictionStride(chunk, loss.spec)};
+    std::vector<std::uint64_t> valid;
+    bool is_left = true;
+    for (int times = 0; is_left; ++times) {
+      parts.kept.clear();
+      for (std::size_t i = 0; i < chunk.outputs; ++i) {
+        parts.kept.insert(parts.kept.end(), all_kept.begin(), all_kept.end());
+      }
+      parts.valid.assign(chunk.outputs, 0);
+      forEachRange(chunk,
+                   [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, loss, kept, parts); });
+      if (times == 0) valid = parts.valid;
+      parts.has_predictions = parts.prediction_stride != 0;
+      is_left = false;
+      std::size_t output = 0;
+      for (std::size_t b = chunk.first; b < chunk.last; ++b) {
+        for (const std::uint32_t number : batches_[b].outputs) {
+          std::optional<Conditioning>& now = parts.wanted[output];
+          if (now) {
+            LossSums sums = sumsOf(parts, output, loss, kept);
+            sums.valid = valid[output];
+            now = take(number, sums, *now, times);
+            is_left |= now.has_value();
+          }
+          ++output;
+        }
+      }
+    }
+  }
+
+  LossSums sumsOf(const ChunkSums& parts, std::size_t output, const HostLoss& loss, const KeptSums& kept) const {
+    std::array<double, kMostChannels> sums{};
+    std::size_t channels = 0;
+    withZeroOf(data_.precision, [&]<class T>(T) {
+      const T* const terms = parts.terms.as<T>() + output * loss.spec.sums() * rowGroups();
+      while (channels < loss.spec.sums()) {
+        sums[channels] = sumOf(terms + channels * rowGroups(), rowGroups());
+        ++channels;
+      }
+    });
+    const auto keep = [&](std::size_t sum) {
+      sums[channels++] = sumOf(parts.kept.data() + (output * kept.sums() + sum) * rowGroups(), rowGroups());
+    };
+    for (std::size_t sum = 0; sum < loss.spec.targetSums(); ++sum) keep(sum);
+    if (loss.spec.skip_invalid) sums[channels++] = static_cast<double>(parts.valid[output]);
+    if (loss.spec.counts() == 2) keep(kept.sums() - 1);
+    return readSums(std::span(sums).first(channels), loss.spec, loss.constants, data_);
+  }
+
+  void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, const HostLoss& loss,
+                 const KeptSums& kept, ChunkSums& sums) const {
+    std::byte* const scratch = threadScratch(chunk.scratch_bytes + chunk.outputs * sums.prediction_stride);
     std::vector<std::uint64_t> valid(chunk.outputs, 0);
     for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
       const std::size_t rows = std::min(chunk.block_rows, last_row - row);
-      const std::byte* const weights = data_.weights == nullptr ? nullptr : data_.weights + row * element_;
       std::size_t output = 0;
       for (std::size_t b = chunk.first; b < chunk.last; ++b) {
-        runBlock(chunk, batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
-        for (std::size_t i = 0; i < batches_[b].outputs.size(); ++i, ++output) {
-          const std::byte* const predictions = place.out + i * place.stride;
-          std::byte* const row_group = sums.terms.data() + (output * sums.row_groups + row / kGroupRows) * element_;
-          const std::int64_t count =
-              kernel(predictions, data_.target + row * element_, weights, row_group, static_cast<std::int64_t>(rows));
-          valid[output] += static_cast<std::uint64_t>(count);
-          if (!sums.weighs_rows || static_cast<std::size_t>(count) == rows) continue;
-          withZeroOf(data_.precision, [&]<class T>(T) {
-            sums.weigh(output, row, rows, reinterpret_cast<const T*>(predictions), reinterpret_cast<const T*>(weights));
-          });
+        const std::size_t count = batches_[b].outputs.size();
+        const auto wanted = std::span(sums.wanted).subspan(output, count);
+        if (std::ranges::any_of(wanted, [](const auto& one) { return one.has_value(); })) {
+          Place place = scratchOutputs(chunk, scratch);
+          if (sums.prediction_stride != 0) {
+            place = {scratch + chunk.scratch_bytes + output * sums.prediction_stride + row * element_,
+                     sums.prediction_stride};
+          }
+          if (!sums.has_predictions) runBlock(chunk, batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
+          for (std::size_t i = 0; i < count; ++i) {
+            if (!wanted[i]) continue;
+            const std::byte* const predictions = place.out + i * place.stride;
+            valid[output + i] += sumBlock(predictions, row, rows, output + i, loss, kept, sums);
+          }
         }
+        output += count;
       }
     }
     for (std::size_t output = 0; output < chunk.outputs; ++output) {
       std::atomic_ref(sums.valid[output]).fetch_add(valid[output], std::memory_order_relaxed);
     }
+  }
+
+  /// Sums an output of adjacent rows. Returns how many count.
+  std::size_t sumBlock(const std::byte* predictions, std::size_t row, std::size_t rows, std::size_t output,
+                       const HostLoss& loss, const KeptSums& kept, ChunkSums& sums) const {
+    return withZeroOf(data_.precision, [&]<class T>(T) {
+      const Conditioning& conditioning = *sums.wanted[output];
+      const HostMoments<T> numbers{.centre = static_cast<T>(loss.constants.target_centre),
+                                   .factor = static_cast<T>(conditioning.factor),
+                                   .offset = static_cast<T>(conditioning.offset)};
+      const auto* const f = reinterpret_cast<const T*>(predictions);
+      const std::byte* const weights = data_.weights == nullptr ? nullptr : data_.weights + row * element_;
+      const std::size_t row_group = row / kGroupRows;
+      T* const terms = sums.terms.as<T>() + output * loss.spec.sums() * rowGroups() + row_group;
+      const auto count = static_cast<std::size_t>(loss.kernel(f, data_.target + row * element_, weights, &numbers,
+                                                              terms, static_cast<std::int64_t>(rowGroups()),
+                                                              static_cast<std::int64_t>(rows)));
+      if (kept.sums() == 0 || count == rows) return count;
+      for (std::size_t first = 0; first < rows; first += kGroupRows) {
+        const std::size_t to = output * kept.sums() * rowGroups() + row_group + first / kGroupRows;
+        kept.add<T>(
+            row + first, rows - first,
+            [&](std::size_t r) { return std::isfinite(f[first + r] * numbers.factor + numbers.offset); },
+            [&](std::size_t sum, double value) { sums.kept[to + sum * rowGroups()] = value; });
+      }
+      return count;
+    });
   }
 
   const HostBatches& all_;
@@ -271,8 +382,8 @@ void predictOnHost(const HostBatches& batches, const Dataset::State& data, const
 }
 
 void sumOnHost(const HostBatches& batches, const Dataset::State& data, const std::byte* table, unsigned threads,
-               const Deadline& deadline, HostLossKernel kernel, const LossSpec& spec, const TakeSums& take) {
-  HostRun(batches, data, table, threads, deadline).loss(kernel, spec, take);
+               const Deadline& deadline, const HostLoss& loss, const TakeSums& take) {
+  HostRun(batches, data, table, threads, deadline).loss(loss, take);
 }
 
 }  // namespace srjit

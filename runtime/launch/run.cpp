@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -50,6 +51,12 @@ DeviceRun::DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budge
       element_(plan_.elementBytes()),
       done_(queue_.cuda),
       memory_(plan_, data, budget) {
+  if (plan_.kind.loss && isOfMoments(plan_.kind.loss->term)) {
+    withZeroOf(plan_.precision(), [&]<class T>(T) {
+      const T centre = static_cast<T>(targetCentre(data));
+      std::memcpy(&target_centre_, &centre, sizeof centre);
+    });
+  }
   for (std::size_t chunk = 0; chunk < memory_.chunks(); ++chunk) {
     times_.emplace_back(Event(queue_.cuda, true), Event(queue_.cuda, true));
   }
@@ -106,7 +113,8 @@ template <class Put>
 void DeviceRun::withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const {
   if (plan_.kind.loss) {
     CUdeviceptr target = rows.target, weights = rows.weights, sums = memory_.sums();
-    std::uint64_t channel_stride = plan_.outputs * ceilDivide(rows.rows, kGroupRows);
+    std::uint64_t channel_stride = plan_.outputs * ceilDivide(rows.rows, kGroupRows), centre = target_centre_;
+    if (isOfMoments(plan_.kind.loss->term)) return put(target, weights, sums, channel_stride, centre);
     put(target, weights, sums, channel_stride);
   } else {
     std::uint64_t out_stride = memory_.predictionPitch() / element_;
@@ -177,7 +185,7 @@ void DeviceRun::launchCompiled(const CompiledCode& code, const DeviceRows& rows,
 void DeviceRun::launchDirect(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const {
   const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * element_); };
   const std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows), channel = plan_.outputs * row_groups * element_;
-  const bool loss = plan_.kind.loss.has_value();
+  const bool loss = plan_.kind.loss.has_value(), has_moments = loss && isOfMoments(plan_.kind.loss->term);
   const CUdeviceptr results = loss ? memory_.sums() : predictions;
   DirectGrid grid = direct_grid_;
   grid.row_blocks =
@@ -186,7 +194,7 @@ void DeviceRun::launchDirect(const DirectCode& code, const DeviceRows& rows, CUd
                             .target = rows.target,
                             .weights = rows.weights,
                             .counts = results + channel,
-                            .kept_weights = results + 2 * channel,
+                            .kept_weights = has_moments ? target_centre_ : results + 2 * channel,
                             .results = results,
                             .numbers = memory_.parameters().address() + code.first_number * element_,
                             .outputs = code.outputs,
@@ -379,7 +387,7 @@ void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& option
 
 std::span<double> DeviceRun::totals() {
   if (plan_.outputs == 0) return {};
-  return memory_.hostTotals()->as<double>().first(plan_.outputs);
+  return memory_.hostTotals()->as<double>().first(plan_.channels() * plan_.outputs);
 }
 
 PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::size_t chunk) {

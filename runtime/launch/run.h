@@ -57,8 +57,8 @@ class DeviceRun {
   /// After submitLoss() and wait(): writes the values into what emptyLosses() of this run gave; in parallel on the
   /// thread's arena.
   void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
-  /// Instead: the sums of all outputs where the device has written them, for the caller to change; valid until the next
-  /// submitLoss(). For a plan that leaves out no row.
+  /// Instead: the sums where the device has written them, channel after channel (LossSpec) those of all outputs, for
+  /// the caller to change; valid until the next submitLoss().
   std::span<double> totals();
 
   /// Predictions of expression e at e * rows of `out`, whose pitch is that; waits. Copies in parallel on the thread's
@@ -103,7 +103,8 @@ class DeviceRun {
   const RunPlan plan_;
   DeviceQueue& queue_;  ///< the store's
   const std::size_t element_;
-  bool in_flight_ = false;  ///< work is on the streams that was not waited for
+  std::uint64_t target_centre_ = 0;  ///< its bits in the precision, the lowest ones: of moments
+  bool in_flight_ = false;           ///< work is on the streams that was not waited for
   Event done_;
   RunMemory memory_;
   std::vector<InterpreterLaunch> interpreters_;  ///< how the interpreter runs each section

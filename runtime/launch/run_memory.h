@@ -41,11 +41,8 @@ struct RunPlan {
   Precision precision() const noexcept { return store->precision(); }
   /// Of a number.
   std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision())); }
-  /// Sums that a loss needs for each output: of terms, of valid rows, of their weights.
-  std::size_t channels() const noexcept {
-    if (!kind.loss || !kind.loss->skip_invalid) return 1;
-    return kind.loss->weighted ? 3 : 2;
-  }
+  /// Sums of each output of a loss.
+  std::size_t channels() const noexcept { return kind.loss ? kind.loss->channels() : 1; }
 };
 
 /// The number of chunks of rows that large predictions are made in, so that making and copying them overlap.

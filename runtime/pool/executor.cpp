@@ -45,10 +45,11 @@ class PoolFlight final : public Flight {
     Status begun = arena_.execute([&] { return pool_.retry(devices_, [&] { return begin(); }); });
     if (!begun) return begun;
     // While the devices compute.
-    all_.values.resize(task_.program.state().source->outputs());
-    all_.valid_rows.resize(all_.values.size());
+    all_.valid_rows.resize(task_.program.state().source->outputs());
+    all_.values.resize(all_.valid_rows.size() * (hasLosses() ? 1 : lossSpecOf(task_).channels()));
     return begun;
   }
+  bool hasLosses() const override { return !isOfMoments(task_); }
   void keepParameters() {
     parameters_.assign(task_.parameters.begin(), task_.parameters.end());
     task_.parameters = parameters_;
@@ -111,11 +112,23 @@ class PoolFlight final : public Flight {
 
   Status take(Part& part) {
     if (part.flight == nullptr) return okStatus();
+    if (!hasLosses()) return takeSums(part);
     const Result<Losses> some = part.flight->finish();
     if (!some) return some.error();
     const auto first = static_cast<std::ptrdiff_t>(part.share.output);
     std::ranges::copy(some->values, all_.values.begin() + first);
     std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
+    part.share.addFailures(some->failures, part.failures);
+    return okStatus();
+  }
+
+  Status takeSums(Part& part) {
+    const Result<Sums> some = part.flight->sums();
+    if (!some) return some.error();
+    const std::size_t own = part.share.source->outputs(), all = all_.valid_rows.size();
+    for (std::size_t from = 0, to = part.share.output; from < some->values.size(); from += own, to += all) {
+      std::ranges::copy(some->values.subspan(from, own), all_.values.begin() + static_cast<std::ptrdiff_t>(to));
+    }
     part.share.addFailures(some->failures, part.failures);
     return okStatus();
   }

@@ -169,6 +169,7 @@ class LossFlight final : public Flight {
   }
   /// Takes memory for finish(), while the device computes. Throws std::bad_alloc.
   void makeRoom() { losses_ = run_->emptyLosses(); }
+  bool hasLosses() const override { return !isOfMoments(task_); }
   Result<Sums> sums() override {
     wait();
     const CurrentContext current(*executor_.cuda_);
@@ -336,7 +337,7 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::evaluateOnGpu(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
-  const bool is_of_sums = task.program.state().source->derivation.has_value();
+  const bool is_of_sums = task.program.state().source->derivation || isOfMoments(task);
   auto flight = std::make_unique<LossFlight>(*this, std::move(task), std::move(*run));
   flight->submit();
   if (!is_of_sums) flight->makeRoom();

@@ -16,6 +16,7 @@
 #include "ir/numbers/random.h"
 #include "ir/numeric.h"
 #include "ir/ops.h"
+#include "passes/gradient/derivation.h"
 #include "runtime/code/makers.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"
@@ -270,9 +271,25 @@ class Comparison {
     for (const bool weighted : {false, true}) {
       const Dataset data(need(cpu->upload(view(weighted))));
       for (const LossOptions& loss : options_) {
-        losses_.push_back(need(cpu->run({program, data, sums_.parameters, nullptr, loss})));
+        const bool is_scaled = infoOf(loss.kind).isScaled();
+        losses_.push_back(need(is_scaled ? cpu->run({momentsOf(*cpu, data, loss), data, {}, nullptr, kPlainSums})
+                                         : cpu->run({program, data, sums_.parameters, nullptr, loss})));
       }
     }
+  }
+
+  /// The sums as outputs of graphs, of an expression in the order of channels.
+  Program momentsOf(Executor& cpu, const Dataset& data, const LossOptions& loss) const {
+    auto state = std::make_shared<Program::State>();
+    state->source = std::make_shared<const ProgramSource>(
+        sums_.source.derive({.quantity = Quantity::kLoss,
+                             .columns = kColumns,
+                             .loss = derivedLoss(loss, data.state()),
+                             .weighted = data.state().has_weights,
+                             .skips_invalid = loss.nan != NanPolicy::kPropagate}));
+    state->info.tier = Tier::kInterpret;
+    cpu.compile(*state, {}, {});
+    return Program(std::move(state));
   }
 
   Code direct(const Probes& probes, const KernelKind& kind, const DirectOptions& shape) const {
@@ -311,15 +328,27 @@ class Comparison {
       const auto run = runOf(sums_, direct(sums_, kind, shapes_.at(way)), data, kind, kGrids.at(way));
       run->submitLoss(data, sums_.parameters);
       run->wait();
+      if (infoOf(options.kind).isScaled()) {
+        const std::span<const double> totals = run->totals();
+        for (std::size_t i = 0; i < totals.size(); ++i) {
+          const std::size_t channels = totals.size() / sums_.size();
+          requireSame(i % sums_.size(), expected.values[i % sums_.size() * channels + i / sums_.size()], totals[i]);
+        }
+        continue;
+      }
       Losses actual = run->emptyLosses();
       run->readLosses(data, options, actual);
       for (std::size_t i = 0; i < sums_.size(); ++i) {
-        if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
-        throw Ended{
-            fmt::format("loss {} of sum {}: {:a} instead of {:a}", compared_, i, actual.values[i], expected.values[i])};
+        requireSame(i, expected.values[i], actual.values[i]);
+        requireSame(i, static_cast<double>(expected.valid_rows[i]), static_cast<double>(actual.valid_rows[i]));
       }
     }
     ++compared_;
+  }
+
+  void requireSame(std::size_t sum, double expected, double actual) const {
+    if (sameBits(expected, actual)) return;
+    throw Ended{fmt::format("loss {} of sum {}: {:a} instead of {:a}", compared_, sum, actual, expected)};
   }
 
   std::shared_ptr<KernelStore> store_;

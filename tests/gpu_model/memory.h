@@ -89,6 +89,7 @@ class ModelOutputs {
     if (!loss_) return;
     target_ = vectorAt<T>(memory, arguments[0], rows);
     if (loss_->weighted) weights_ = vectorAt<T>(memory, arguments[1], rows);
+    if (isOfMoments(loss_->term)) std::memcpy(&centre_, &arguments[4], sizeof centre_);
   }
 
   /// `values` are those of rows from `first` on, a multiple of kGroupRows; values past the last row are ignored.
@@ -110,19 +111,20 @@ class ModelOutputs {
 
  private:
   void putRowGroup(std::size_t output, std::size_t first, std::span<const T> values) {
-    std::array<T, kGroupRows> terms{}, valid{}, weights{};
+    std::array<std::array<T, kGroupRows>, kMostChannels> items{};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const T weight = loss_->weighted ? weights_[first + i] : T(1);
       if (loss_->skip_invalid && !std::isfinite(values[i])) continue;
-      const T term = lossTerm<T>(loss_->term, values[i], target_[first + i]);
-      terms[i] = loss_->weighted ? weight * term : term;
-      valid[i] = 1;
-      weights[i] = weight;
+      std::size_t channel = 0;
+      const auto add = [&](T term) { items[channel++][i] = loss_->weighted ? weights_[first + i] * term : term; };
+      const T target = target_[first + i] - centre_;
+      eachLossTerm<T>(loss_->term, values[i], target, add);
+      if (loss_->targetSums() > 0) eachTargetTerm(target, add);
+      if (loss_->skip_invalid) items[channel++][i] = 1;
+      if (loss_->counts() == 2) items[channel][i] = weights_[first + i];
     }
-    const std::size_t row_group = first / kGroupRows;
-    write(0, output, row_group, sumOfRowGroup<T>(terms));
-    if (loss_->skip_invalid) write(1, output, row_group, sumOfRowGroup<T>(valid));
-    if (loss_->skip_invalid && loss_->weighted) write(2, output, row_group, sumOfRowGroup<T>(weights));
+    for (std::size_t channel = 0; channel < loss_->channels(); ++channel) {
+      write(channel, output, first / kGroupRows, sumOfRowGroup<T>(items[channel]));
+    }
   }
 
   void write(std::size_t channel, std::size_t output, std::size_t row_group, T sum) {
@@ -135,6 +137,7 @@ class ModelOutputs {
   std::size_t rows_;
   ModelMemory& memory_;
   std::span<T> target_, weights_;
+  T centre_ = 0;
 };
 
 inline void requireBlocks(const ModelLaunch& launch, std::size_t x, std::size_t y) {

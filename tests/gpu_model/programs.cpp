@@ -9,7 +9,7 @@ namespace srjit {
 namespace {
 
 std::vector<std::size_t> withOutputs(std::vector<std::size_t> bytes, const std::optional<LossSpec>& loss) {
-  bytes.insert(bytes.end(), loss ? 4 : 2, 8);
+  bytes.insert(bytes.end(), !loss ? 2 : isOfMoments(loss->term) ? 5 : 4, 8);
   return bytes;
 }
 

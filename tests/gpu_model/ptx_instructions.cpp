@@ -62,8 +62,9 @@ class Functions {
          "cvta.to.global.u64"},
         [](U64 a, U64, U64) { return a; });
     add({"cvt.u32.u64"}, [](U64 a, U64, U64) -> U64 { return as<U32>(a); });
+    add({"cvt.f32.u32"}, [](U64 a, U64, U64) { return bitsOf(static_cast<float>(as<U32>(a))); });
     add({"cvt.f64.f32"}, [](U64 a, U64, U64) { return bitsOf(static_cast<double>(as<float>(a))); });
-    add({"selp.f32", "selp.b32", "selp.u32", "selp.b64", "selp.f64"},
+    add({"selp.f32", "selp.b32", "selp.u32", "selp.u64", "selp.b64", "selp.f64"},
         [](U64 a, U64 b, U64 c) { return c != 0 ? a : b; });
     add({"and.pred"}, [](U64 a, U64 b, U64) { return a & b; });
     add({"or.pred"}, [](U64 a, U64 b, U64) { return a | b; });

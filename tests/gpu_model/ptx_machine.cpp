@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/target/architecture.h"
 #include "ir/numbers/rounding.h"
 #include "tests/gpu_model/ptx_instructions.h"
 
@@ -220,20 +221,33 @@ class Block {
     }
   }
 
+  // Threads meet those of their warp, and at barriers those of their block.
   void run() {
     for (;;) {
-      std::set<std::size_t> meetings;
-      for (Thread& thread : threads_) {
-        if (!thread.done) advance(thread);
-        if (!thread.done) meetings.insert(thread.at);
+      for (std::size_t first = 0; first < threads_.size(); first += kWarpLanes) {
+        const auto warp =
+            std::span(threads_).subspan(first, std::min<std::size_t>(kWarpLanes, threads_.size() - first));
+        for (const PtxInstruction* at = meeting(warp); at != nullptr && at->name != "bar"; at = meeting(warp)) {
+          meet(*at, warp);
+        }
       }
-      if (meetings.empty()) return;
-      if (meetings.size() > 1) throw ModelFault(program_.name + ": threads of a block wait in different places");
-      meet(program_.code[*meetings.begin()]);
+      if (meeting(threads_) == nullptr) return;
+      for (Thread& thread : threads_) ++thread.at;
     }
   }
 
  private:
+  /// Where all of the threads wait that have not ended; null if all have.
+  const PtxInstruction* meeting(std::span<Thread> threads) const {
+    std::set<std::size_t> places;
+    for (Thread& thread : threads) {
+      if (!thread.done) advance(thread);
+      if (!thread.done) places.insert(thread.at);
+    }
+    if (places.size() > 1) throw ModelFault(program_.name + ": threads wait in different places");
+    return places.empty() ? nullptr : &program_.code[*places.begin()];
+  }
+
   void set(Thread& thread, const std::string& name, std::uint64_t value) const {
     const auto found = program_.registers.find(name);
     if (found != program_.registers.end()) thread.registers[static_cast<std::size_t>(found->second)] = value;
@@ -295,7 +309,7 @@ class Block {
     std::memcpy(at, &sum, sizeof sum);
   }
 
-  /// Runs up to the next shuffle or barrier, or the end.
+  /// Runs up to the next shuffle, vote or barrier, or the end.
   void advance(Thread& thread) const {
     for (;;) {
       const PtxInstruction& i = program_.code.at(thread.at);
@@ -303,7 +317,7 @@ class Block {
         ++thread.at;
         continue;
       }
-      if (i.name == "bar" || i.name.starts_with("shfl.")) return;
+      if (i.name == "bar" || i.name.starts_with("shfl.") || i.name.starts_with("vote.")) return;
       ++thread.at;
       if (i.function != nullptr) {
         const auto operand = [&](std::size_t n) {
@@ -329,22 +343,23 @@ class Block {
     }
   }
 
-  void meet(const PtxInstruction& instruction) {
-    const bool crosses = instruction.name == "shfl.bfly.b32";
-    if (crosses || instruction.name == "shfl.down.b32") {
-      std::vector<std::uint64_t> values;
-      for (Thread& thread : threads_) values.push_back(valueOf(thread, instruction.operands[1]));
-      for (std::size_t t = 0; t < threads_.size(); ++t) {
-        const std::uint64_t lanes = valueOf(threads_[t], instruction.operands[2]);
-        const std::size_t from = crosses ? t ^ lanes : t + lanes;
-        const Operand& to = instruction.operands[0];
-        registerOf(threads_[t], to.kind == Operand::Kind::kList ? to.list[0] : to) =
-            from / 32 == t / 32 ? values.at(from) : values[t];
-      }
-    } else if (instruction.name != "bar") {
+  static void meet(const PtxInstruction& instruction, std::span<Thread> warp) {
+    std::vector<std::uint64_t> values;
+    for (Thread& thread : warp) values.push_back(valueOf(thread, instruction.operands[1]));
+    const bool crosses = instruction.name == "shfl.bfly.b32", votes = instruction.name == "vote.all.pred";
+    if (!crosses && !votes && instruction.name != "shfl.down.b32") {
       throw ModelFault("no model of the instruction " + instruction.opcode);
     }
-    for (Thread& thread : threads_) ++thread.at;
+    const bool all = std::ranges::all_of(values, [](std::uint64_t value) { return value != 0; });
+    const Operand& to = instruction.operands[0];
+    for (std::size_t t = 0; t < warp.size(); ++t) {
+      const std::uint64_t lanes = votes ? 0 : valueOf(warp[t], instruction.operands[2]);
+      const std::size_t from = crosses ? t ^ lanes : t + lanes;
+      registerOf(warp[t], to.kind == Operand::Kind::kList ? to.list[0] : to) = votes ? static_cast<std::uint64_t>(all)
+                                                                               : from < warp.size() ? values[from]
+                                                                                                    : values[t];
+      ++warp[t].at;
+    }
   }
 
   const Program& program_;

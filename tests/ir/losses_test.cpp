@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -44,11 +45,24 @@ TEST(Losses, TermsOfGraphsEqualHandWrittenValues) {
   EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 3), 0);
   EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 0), 6);
   EXPECT_DOUBLE_EQ(valueOf(LossTerm::kPoisson, 2, 4), 2 * (4 * std::log(2.0) - 2));
-  const LossConstants mean{.target_centre = 1.5};
-  EXPECT_EQ(valueOf(LossTerm::kMoment, 3, 4, mean), 3);
-  EXPECT_EQ(valueOf(LossTerm::kSecondMoment, 3, 4, mean), 9);
-  EXPECT_EQ(valueOf(LossTerm::kJointMoment, 3, 4, mean), 7.5);
   EXPECT_EQ(rowTerm<float>(LossTerm::kHuber, 0.1F, 0.3F, one).value, 0.5F * (0.1F - 0.3F) * (0.1F - 0.3F));
+}
+
+std::vector<double> termsOf(LossTerm term, double f, double y) {
+  std::vector<double> terms;
+  eachLossTerm(term, f, y, [&](double value) { terms.push_back(value); });
+  EXPECT_EQ(terms.size(), sumsOf(term));
+  return terms;
+}
+
+TEST(Losses, MomentsAreOfThePredictionAndTheTargetLessItsCentre) {
+  EXPECT_EQ(termsOf(LossTerm::kMoments, 3, 2.5), (std::vector{3.0, 9.0, 7.5}));
+  std::vector<double> of_target;
+  eachTargetTerm(2.5, [&](double value) { of_target.push_back(value); });
+  EXPECT_EQ(of_target, (std::vector{2.5, 6.25}));
+  EXPECT_EQ(of_target.size(), kTargetSums);
+  EXPECT_EQ(termsOf(LossTerm::kSquared, 3, 2.5), (std::vector{0.25}));
+  for (const LossInfo& info : allLosses()) EXPECT_EQ(info.isScaled(), info.term == LossTerm::kMoments) << info.name;
 }
 
 // Of log-loss, and of huber within its threshold, it is the second derivative; it is never a negative number.
@@ -71,6 +85,7 @@ TEST(Losses, ReweightingIsThatOfTheTable) {
   EXPECT_EQ(reweightingOf(LossTerm::kQuantile, 1, 1, {.tuning = 0.25, .least_difference = 0.5}), 0.5);
   EXPECT_EQ(reweightingOf(LossTerm::kPoisson, 4, 1, {}), 0.5) << "expected where y has the mean f";
   for (const LossTermInfo& info : allLossTerms()) {
+    if (isOfMoments(info.term)) continue;
     EXPECT_EQ(rowTerm<double>(info.term, 1, 1, {.tuning = 0.5}).reweighting.has_value(), !isInKernels(info.term));
   }
 }
@@ -82,9 +97,9 @@ TEST(Losses, TermsOfNonFinitePredictionsAreNotFinite) {
     for (const double prediction : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                     -std::numeric_limits<double>::infinity()}) {
       for (const double target : {0.0, 0.25, 1.0}) {
-        if (info.term == LossTerm::kJointMoment && target == 0.25) continue;  // with its square, which is not finite
-        EXPECT_FALSE(std::isfinite(valueOf(info.term, prediction, target, {.tuning = 0.5, .target_centre = 0.25})))
-            << info.name << " of " << prediction << " for " << target;
+        const double term = isOfMoments(info.term) ? termsOf(info.term, prediction, target)[0]
+                                                   : valueOf(info.term, prediction, target, {.tuning = 0.5});
+        EXPECT_FALSE(std::isfinite(term)) << info.name << " of " << prediction << " for " << target;
       }
     }
   }

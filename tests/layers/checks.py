@@ -58,7 +58,7 @@ EXCEPTIONS = {
 }
 
 READS_LOSSES = re.compile(
-    r"^\s*#include \"ir/losses\.def\"|^(?!\s*//).*\b(lossTerm|rowTerm|withLossFormula|scaledLossFormula)\b", re.MULTILINE)
+    r"^\s*#include \"ir/losses\.def\"|^(?!\s*//).*\b(lossTerm|eachLossTerm|rowTerm|withLossFormula|scaledLossFormula)\b", re.MULTILINE)
 LAUNCH = re.compile(r"\bDirect(Arguments|Grid)\b|^Graphs directGraphs\(|^struct DirectScratch \{|\boffsetOf\(const ParameterSource", re.M)
 
 

@@ -43,9 +43,13 @@ struct DirectData {
 
 template <class T>
 struct DirectResults {
-  std::vector<T> results, counts, kept_weights;  ///< by output
-  std::size_t issued = 0;                        ///< instructions of all warps
+  /// By output; the results of the channels of moments (directItems()) one channel after another.
+  std::vector<T> results, counts, kept_weights;
+  std::size_t issued = 0;  ///< instructions of all warps
 };
+
+/// Of moments.
+inline constexpr float kTargetCentre = 0.375;
 
 /// The value of parameter `index` of the graph; the values of expressions' parameters are arbitrary.
 template <class T>
@@ -65,12 +69,16 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
   const std::size_t roots = dag.roots().size(), row_groups = ceilDivide(data.rows, kGroupRows);
   const std::size_t per_output = options.loss ? row_groups : data.rows;
   DirectResults<T> out;
-  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, T(12345));
+  const std::size_t items = directItems(options.loss);
+  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) {
+    values->assign(roots * items * per_output, T(12345));
+  }
   std::vector<T> numbers;
   for (const std::uint32_t index : part.parameters) numbers.push_back(parameterOf<T>(dag, index));
   std::vector<std::uint32_t> outputs;
-  for (const std::uint32_t root : part.outputs) {
-    outputs.push_back(root == DirectPart::kNoRoot ? ~0U : static_cast<std::uint32_t>((root + 3) % roots));
+  for (const std::uint32_t item : part.outputs) {
+    const std::size_t output = (item / items + 3) % roots + roots * (item % items);
+    outputs.push_back(item == DirectPart::kNoRoot ? ~0U : static_cast<std::uint32_t>(output));
   }
   std::vector<DirectGroup> groups = image.groups;
   SassMemory memory;
@@ -90,6 +98,10 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
   arguments.output_stride = static_cast<std::uint32_t>(sizeof(T) * per_output);
   arguments.row_jump = directRowJump(grid);
   arguments.warps = grid.warps;
+  if (options.loss && isOfMoments(options.loss->term)) {
+    const T centre = kTargetCentre;
+    std::memcpy(&arguments.kept_weights, &centre, sizeof centre);
+  }
   const std::uint32_t first = architectureOf(options.architecture).parameters;
   std::vector<std::byte> bank(first + sizeof arguments);
   std::memcpy(bank.data() + first, &arguments, sizeof arguments);

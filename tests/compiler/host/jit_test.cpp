@@ -180,20 +180,28 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
     target.push_back(static_cast<T>(random.between(-2.0, 2.0)));
     weights.push_back(static_cast<T>(random.unit()));
   }
-  std::vector<T> sums(row_groups);
-  const auto valid =
-      (*kernel)(predictions.data(), target.data(), weights.data(), sums.data(), static_cast<std::int64_t>(rows));
+  const HostMoments<T> moments{.centre = T(0.3), .factor = T(0.25), .offset = T(-0.7)};
+  const auto stride = static_cast<std::int64_t>(row_groups + 1);
+  std::vector<T> sums(spec.sums() * (row_groups + 1));
+  const auto valid = (*kernel)(predictions.data(), target.data(), weights.data(), &moments, sums.data(), stride,
+                               static_cast<std::int64_t>(rows));
   std::int64_t counted = 0;
   for (std::size_t g = 0; g < row_groups; ++g) {
-    std::vector<T> terms;
+    std::vector<std::vector<T>> terms(spec.sums());
     for (std::size_t r = g * kGroupRows; r < (g + 1) * kGroupRows; ++r) {
       const bool counts = r < rows && !(spec.skip_invalid && !std::isfinite(predictions[r]));
       counted += counts ? 1 : 0;
-      T term = lossTerm<T>(spec.term, predictions[r], target[r]);
-      if (spec.weighted) term = weights[r] * term;
-      terms.push_back(counts ? term : T(0));
+      const bool has_moments = isOfMoments(spec.term);
+      const T f = has_moments ? std::fma(predictions[r], moments.factor, moments.offset) : predictions[r];
+      std::size_t sum = 0;
+      eachLossTerm<T>(spec.term, f, has_moments ? target[r] - moments.centre : target[r], [&](T term) {
+        if (spec.weighted) term = weights[r] * term;
+        terms[sum++].push_back(counts ? term : T(0));
+      });
     }
-    EXPECT_TRUE(sameBits(sums[g], pairwise(terms))) << "row group " << g;
+    for (std::size_t sum = 0; sum < spec.sums(); ++sum) {
+      EXPECT_TRUE(sameBits(sums[sum * (row_groups + 1) + g], pairwise(terms[sum]))) << "row group " << g;
+    }
   }
   EXPECT_EQ(valid, counted);
 }

@@ -68,7 +68,7 @@ std::vector<float> valuesBy(HostJit& jit) {
     values.insert(values.end(), out.begin(), out.end());
   }
   float sum = 0;
-  jit.loss({.term = LossTerm::kAbsolute}).value()(x.data(), y.data(), nullptr, &sum, kGroupRows);
+  jit.loss({.term = LossTerm::kAbsolute}).value()(x.data(), y.data(), nullptr, nullptr, &sum, 1, kGroupRows);
   values.push_back(sum);
   return values;
 }

@@ -405,7 +405,7 @@ TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
 }
 
 TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
-  const DerivedLoss scaled{.is_scaled = true, .constants = {.target_centre = 0.75}};
+  const DerivedLoss scaled{.term = LossTerm::kMoments, .constants = {.target_centre = 0.75}};
   const DerivedLoss huber{.term = LossTerm::kHuber, .constants = {.tuning = 1}};
   using enum Quantity;
   const Derivation derivations[] = {

@@ -112,18 +112,24 @@ TEST(RowsKernel, ModulesHaveOneKernelPerGraph) {
   EXPECT_EQ(rowsKernelName(1), "srjit_rows_1");
 }
 
-TEST(RowsKernel, WritesAChannelForEachSum) {
-  const auto stores = [](const LossSpec& spec) {
+// A sum over 32 lanes takes 5 exchanges, four sums together take 2 + 1 + 1 + 1 + 1.
+TEST(RowsKernel, LanesShareTheWorkOfSeveralSums) {
+  const auto countsOf = [](const LossSpec& spec) {
     DeviceOptions options;
     options.loss = spec;
     const std::string ptx = ptxOf("x0*x1", options);
-    const std::regex store("st\\.global\\.f32");
-    return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), store), std::sregex_iterator());
+    const auto countOf = [&](const char* instruction) {
+      const std::regex found(instruction);
+      return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), found), std::sregex_iterator());
+    };
+    return std::pair(countOf("st\\.global\\.f32"), countOf("shfl\\.sync"));
   };
-  EXPECT_EQ(stores({LossTerm::kSquared, false, false}), 1);
-  EXPECT_EQ(stores({LossTerm::kSquared, true, false}), 1);
-  EXPECT_EQ(stores({LossTerm::kSquared, false, true}), 2);
-  EXPECT_EQ(stores({LossTerm::kAbsolute, true, true}), 3);
+  EXPECT_EQ(countsOf({LossTerm::kSquared, false, false}), std::pair(1L, 5L));
+  EXPECT_EQ(countsOf({LossTerm::kSquared, true, false}), std::pair(1L, 5L));
+  EXPECT_EQ(countsOf({LossTerm::kSquared, false, true}), std::pair(2L, 10L)) << "and the count";
+  EXPECT_EQ(countsOf({LossTerm::kAbsolute, true, true}), std::pair(2L, 10L));
+  EXPECT_EQ(countsOf({LossTerm::kMoments, true, false}), std::pair(1L, 6L));
+  EXPECT_EQ(countsOf({LossTerm::kMoments, true, true}), std::pair(2L, 14L)) << "of eight sums: 4 + 2 + 1 + 1 + 1";
 }
 
 TEST(RowsKernel, NumbersAreNotInTheCode) {

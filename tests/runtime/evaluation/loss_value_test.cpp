@@ -103,7 +103,7 @@ TEST(LossValue, BatchHasTheBitsOfSingleValues) {
   const std::vector<double> terms = {0, 1.5, 1e300, kInfinity, std::numeric_limits<double>::quiet_NaN(), 3e-310, 7};
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;
-    if (isOfGraphs({.kind = kind})) continue;
+    if (isOfGraphs({.kind = kind}) || info.isScaled()) continue;
     for (const double weights : {3.0, 0.1, 0.0}) {
       for (const double variance : {0.7, 0.0}) {
         std::vector<double> values(terms.size());

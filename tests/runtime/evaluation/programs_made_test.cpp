@@ -88,11 +88,18 @@ int graphsOfSamples(const std::string& name, const Use& use) {
   return *graphs - before;
 }
 
-TEST(ProgramsMade, SamplesShareThoseOfScaledLosses) {
+TEST(ProgramsMade, SamplesShareThoseOfScaledGradientsAndOfFits) {
   const std::vector<double> parameters{0.5};
-  EXPECT_LE(graphsOfSamples("count-losses",
+  EXPECT_EQ(graphsOfSamples("count-moments",
                             [&](const Engine& engine, const Program& program, const Dataset& data) {
                               ASSERT_TRUE(engine.loss(program, data, parameters, {.kind = LossKind::kScaledMse}).ok());
+                            }),
+            0)
+      << "kernels add moments";
+  EXPECT_LE(graphsOfSamples("count-losses",
+                            [&](const Engine& engine, const Program& program, const Dataset& data) {
+                              const GradientOptions scaled{.loss = {.kind = LossKind::kScaledMse}};
+                              ASSERT_TRUE(engine.gradient(program, data, parameters, scaled).ok());
                             }),
             4);
   EXPECT_LE(

@@ -13,6 +13,7 @@
 #include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/handler_table.h"
 #include "ir/losses.h"
+#include "ir/numbers/loss_sums.h"
 #include "ir/numbers/rounding.h"
 #include "ir/rows.h"
 #include "tests/generators/data.h"
@@ -120,7 +121,7 @@ template <class T>
 class KernelModels : public testing::Test {
  public:
   static constexpr Precision kPrecision = kPrecisionOf<T>;
-  static constexpr T kParameter = T(0.75);
+  static constexpr T kParameter = T(0.75), kCentre = T(0.375);
 
   KernelModels() {
     options.precision = kPrecision;
@@ -132,9 +133,15 @@ class KernelModels : public testing::Test {
   }
 
   void use(const LossSpec& loss) { options.loss = loss; }
+  static std::uint64_t bitsOf(T number) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof number);
+    return bits;
+  }
   void addOutputs(ModelLaunch& launch) const {
     if (options.loss) {
       launch.arguments.insert(launch.arguments.end(), {target, weights, out, 2 * kRowGroups});
+      if (isOfMoments(options.loss->term)) launch.arguments.push_back(bitsOf(kCentre));
     } else {
       launch.arguments.insert(launch.arguments.end(), {out, kModelStride});
     }
@@ -249,33 +256,38 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         this->use({term, weighted, skip});
-        this->out = this->memory.put(std::vector<T>(3 * 2 * kRowGroups, T(-7)));
+        const std::vector<T> nothing(kMostChannels * 2 * kRowGroups, T(-7));
+        this->out = this->memory.put(nothing);
         this->runRows();
         const auto by_rows = this->memory.template get<T>(this->out);
-        this->out = this->memory.put(std::vector<T>(3 * 2 * kRowGroups, T(-7)));
+        this->out = this->memory.put(nothing);
         const HandlerTable table = this->table();
         this->interpreter(table)->run(this->interpreterLaunch(table, 2, 1), this->memory);
         const auto by_tokens = this->memory.template get<T>(this->out);
         EXPECT_EQ(std::memcmp(by_rows.data(), by_tokens.data(), by_rows.size() * sizeof(T)), 0);
 
         // Group 3 of output 0, and how many channels were written.
-        std::vector<T> sums(128);
+        const LossSpec spec{term, weighted, skip};
+        std::vector<std::array<T, 128>> sums(kMostChannels);
         for (std::size_t i = 0; i < 128; ++i) {
           const std::size_t r = 3 * 128 + i;
           const T prediction = real::sin(this->data.x(1, r)) - this->kParameter;
-          const T item = lossTerm<T>(term, prediction, this->data.target[r]);
-          sums[i] = weighted ? this->data.weights[r] * item : item;
+          const T target = this->data.target[r] - (isOfMoments(term) ? this->kCentre : T(0));
+          std::size_t channel = 0;
+          const auto add = [&](T item) { sums[channel++][i] = weighted ? this->data.weights[r] * item : item; };
+          eachLossTerm<T>(term, prediction, target, add);
+          if (spec.targetSums() > 0) eachTargetTerm(target, add);
         }
-        for (std::size_t step = 1; step < 128; step *= 2) {
-          for (std::size_t i = 0; i < 128; i += 2 * step) sums[i] += sums[i + step];
+        for (std::size_t channel = 0; channel < spec.channels() - spec.counts(); ++channel) {
+          EXPECT_EQ(by_rows[channel * 2 * kRowGroups + 3], pairwiseSum(sums[channel])) << channel;
         }
-        EXPECT_EQ(by_rows[3], sums[0]);
-        EXPECT_EQ(by_rows[2 * kRowGroups] != T(-7), skip);
-        EXPECT_EQ(by_rows[4 * kRowGroups] != T(-7), skip && weighted);
+        for (std::size_t channel = 0; channel < kMostChannels; ++channel) {
+          EXPECT_EQ(by_rows[channel * 2 * kRowGroups] != T(-7), channel < spec.channels()) << channel;
+        }
         if (skip) {
-          EXPECT_EQ(by_rows[2 * kRowGroups + kRowGroups], T(127))
-              << "one infinite row in the first row group of output 1";
-          EXPECT_EQ(by_rows[2 * kRowGroups + 2 * kRowGroups - 1], T(kModelRows % 128));
+          const std::size_t counts = (spec.channels() - spec.counts()) * 2 * kRowGroups;
+          EXPECT_EQ(by_rows[counts + kRowGroups], T(127)) << "one infinite row in the first row group of output 1";
+          EXPECT_EQ(by_rows[counts + 2 * kRowGroups - 1], T(kModelRows % 128));
         } else {
           EXPECT_FALSE(std::isfinite(by_rows[kRowGroups]));
         }

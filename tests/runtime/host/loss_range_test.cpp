@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, LossRange, testing::Values(Precision::kF32,
 
 LossOptions inUnit(const LossInfo& info, NanPolicy nan, int exponent) {
   LossOptions options{.kind = info.kind, .nan = nan};
-  if (info.term && infoOf(*info.term).tuning == LossTuning::kThreshold) options.tuning = std::ldexp(0.5, exponent);
+  if (infoOf(info.term).tuning == LossTuning::kThreshold) options.tuning = std::ldexp(0.5, exponent);
   return options;
 }
 

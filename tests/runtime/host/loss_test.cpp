@@ -208,8 +208,8 @@ TEST_F(LossOfColumn, OfGraphsMatchesItsDefinition) {
       if (weighted) w_.weights.push_back(random.unit());
     }
     for (const LossInfo& info : allLosses()) {
-      if (!isOfGraphs({.kind = info.kind})) continue;
-      const bool is_tuned = info.term && infoOf(*info.term).tuning != LossTuning::kUntuned;
+      if (!isOfGraphs({.kind = info.kind}) && !info.isScaled()) continue;
+      const bool is_tuned = infoOf(info.term).tuning != LossTuning::kUntuned;
       const double c = is_tuned ? 0.3 : 0;
       LossOptions options{.kind = info.kind};
       if (is_tuned) options.tuning = c;
@@ -341,7 +341,7 @@ TEST(LossSpecOf, SelectsTheSumsOfAKernel) {
     const LossKind kind = info.kind;
     for (const bool weighted : {false, true}) {
       if (isOfGraphs({.kind = kind})) continue;
-      const LossTerm term = info.term.value();
+      const LossTerm term = info.term;
       EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kSkip}, weighted), (LossSpec{term, weighted, true}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kReject}, weighted), (LossSpec{term, weighted, true}));

@@ -10,7 +10,7 @@
 #include "runtime/platform/trace_events.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/generators/workload.h"
-#include "tests/gpu_model/device_engine.h"
+#include "tests/gpu_model/direct_machine.h"
 
 namespace srjit {
 namespace {
@@ -154,6 +154,52 @@ TEST_P(ScaledLosses, HaveTheSameBitsInEveryTierAndOfPopulations) {
   }
 }
 
+/// Random expressions, many of which are far from 0, constant, or not finite in some rows.
+Workload randomWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted, Precision precision) {
+  const GeneratorOptions options{.seed = seed, .min_nodes = 1, .max_nodes = 20, .variables = 3, .parameters = 2};
+  Workload w = Workload::random(options, count, rows, Spread::kTame, precision);
+  if (weighted) w.weights = uniform(seed, rows, 0.25, 4);
+  return w;
+}
+
+// Kernels add the moments of predictions; the sums of gradients are those of graphs that are derived for them.
+TEST_P(ScaledLosses, HaveTheBitsOfDerivedGraphs) {
+  for (const Math math : kMathModes) {
+    const Engine engine = cpuEngine(GetParam(), math);
+    for (const bool weighted : {false, true}) {
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
+        for (const std::size_t rows : {40U, 700U}) {
+          const Workload w = randomWorkload(rows, 300, rows, weighted, GetParam());
+          const auto [data, program] = prepared(engine, w);
+          const LossOptions options{LossKind::kScaledNmse, nan};
+          const Losses losses = engine.loss(program, data, w.parameters, options).value();
+          const Gradients derived = engine.gradient(program, data, w.parameters, {.loss = options}).value();
+          expectSameLosses(losses, derived.losses, fmt::format("{} rows", rows));
+        }
+      }
+    }
+  }
+}
+
+// A model of a GPU runs direct code.
+TEST_P(ScaledLosses, OfRandomExpressionsHaveTheSameBitsOnAGpu) {
+  const Engine cpu = cpuEngine(GetParam());
+  DirectMachine machine;
+  EngineOptions options = machine.strict();
+  options.precision = GetParam();
+  const Engine gpu = machine.engine(options);
+  for (const bool weighted : {false, true}) {
+    const Workload w = randomWorkload(7, 60, 300, weighted, GetParam());
+    for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
+      const LossOptions loss{LossKind::kScaledNmse, nan};
+      const Losses expected = lossesOf(cpu, w, Tier::kInterpret, loss);
+      for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kDirect}) {
+        expectSameLosses(lossesOf(gpu, w, tier, loss), expected, nameOf(tier));
+      }
+    }
+  }
+}
+
 TEST_P(ScaledLosses, DoNotDependOnTheBatch) {
   const Engine engine = cpuEngine(GetParam());
   const Workload w = manyUnits(150, 1, offsets().back(), true);
@@ -218,7 +264,7 @@ int evaluationsOf(const Call& call) {
   return kernels;
 }
 
-TEST_P(ScaledLosses, OfOrdinaryPredictionsAreOnePass) {
+TEST_P(ScaledLosses, AreOnePassUnlessAGpuHasPredictionsFarFromZero) {
   const Engine engine = cpuEngine(GetParam());
   Workload w = workloadOf({"a", "b", "a*b", "a/b - 2", "a + 3*b"}, {uniform(1, 300, 1, 5), uniform(2, 300, 1, 5)}, {});
   w.target = targetOf(w.columns, [](double a, double b) { return a * b; });
@@ -231,8 +277,16 @@ TEST_P(ScaledLosses, OfOrdinaryPredictionsAreOnePass) {
   EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(constants, data, {}, options).value(); }), 1);
   w.expressions.push_back(infix("x0 + 1000"));
   const Program far = engine.compile(w.expressions);
-  EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data, {}, options).value(); }), 2);
-  EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data).value(); }), 1) << "of the plain loss, without parameters";
+  EXPECT_EQ(evaluationsOf([&] { (void)engine.loss(far, data, {}, options).value(); }), 1) << "sums are added again";
+  EXPECT_EQ(evaluationsOf([&] { (void)engine.gradient(far, data, {}, {.loss = options}).value(); }), 2);
+  FakeMachine machine({.lag = true});
+  const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
+  const Dataset on_gpu = gpu.upload(w.view()).value();
+  const auto timesOf = [&](const Program& made) {
+    return evaluationsOf([&] { (void)gpu.loss(made, on_gpu, {}, options).value(); });
+  };
+  EXPECT_EQ(timesOf(gpu.compile(std::span(w.expressions).first(8))), 1);
+  EXPECT_EQ(timesOf(gpu.compile(w.expressions)), 2);
 }
 
 TEST_P(ScaledLosses, OfConstantsAreThoseOfTheMean) {
