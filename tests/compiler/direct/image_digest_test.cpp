@@ -25,7 +25,7 @@ namespace {
 constexpr Op kOperators[] = {Op::kAdd, Op::kSub,    Op::kMul,  Op::kDiv, Op::kNeg, Op::kAbs, Op::kMin,
                              Op::kMax, Op::kSquare, Op::kSqrt, Op::kInv, Op::kExp, Op::kLog, Op::kPow};
 
-struct ImageForm {
+struct DigestedForm {
   const char* name;
   Precision precision;
   Math math;
@@ -33,7 +33,7 @@ struct ImageForm {
   bool subroutines = false;
 };
 
-const ImageForm kImageForms[] = {
+const DigestedForm kImageForms[] = {
     {"f32 precise predictions", Precision::kF32, Math::kPrecise, {}},
     {"f32 fast loss", Precision::kF32, Math::kFast, LossSpec{.weighted = true, .skip_invalid = true}},
     {"f32 precise loss, subroutines", Precision::kF32, Math::kPrecise, LossSpec{}, true},
@@ -70,7 +70,7 @@ const Digests kDigests = {
     {{120, "f64 fast loss"}, "b73710dfbef46dfeb746d4fcb56d590d"},
 };
 
-Dag directPopulation(const ImageForm& form) {
+Dag directPopulation(const DigestedForm& form) {
   GeneratorOptions options;
   options.seed = 20261123;
   options.parameters = 3;
@@ -93,7 +93,7 @@ std::string digestOfImage(const Dag& dag, const DirectOptions& options) {
 
 TEST(DirectImages, MatchPinnedDigests) {
   Digests digests;
-  for (const ImageForm& form : kImageForms) {
+  for (const DigestedForm& form : kImageForms) {
     const Dag dag = directPopulation(form);
     for (const unsigned architecture : directArchitectures()) {
       const DirectOptions options{.architecture = architecture,

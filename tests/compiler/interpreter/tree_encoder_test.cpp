@@ -11,7 +11,7 @@
 namespace srjit {
 namespace {
 
-constexpr std::uint32_t kColumns = 3;
+constexpr std::uint32_t kTreeColumns = 3;
 
 /// Everything that encodes trees of a mode, in memory that is used again, so that what an expression leaves behind
 /// would be seen.
@@ -22,7 +22,7 @@ class Encoders {
         reader_(Precision::kF64, math),
         trees_(table_.numbers()),
         operators_(kOpCount),
-        columns_(kColumns) {}
+        columns_(kTreeColumns) {}
 
   void expectSame(const Expression& expression) {
     const Population population({&expression, 1});
@@ -32,7 +32,7 @@ class Encoders {
     const double wanted = evaluate<double>(dag, kRow, kParameters)[0];
     ASSERT_TRUE(sameBits(ofHost(tree), wanted)) << textOf(expression);
     EncodeOptions options;
-    options.staged_columns = kColumns;
+    options.staged_columns = kTreeColumns;
     options.first_parameter = 2;
     Bytecode code;
     is_encoded = trees_.encode(tree, 0, options, {operators_, columns_}, code);
