@@ -174,7 +174,7 @@ class ConditionedSums {
     std::vector<std::uint32_t> expressions;
     for (const Entry& entry : entries) expressions.push_back(entry.expression);
     const Program::State& program = task_.program.state();
-    return program.variants.get(expressions, task_.deadline, [&] {
+    return program.variants.get(Conditioned{expressions}, task_.deadline, [&] {
       ProgramSource source = source_.emptyLike();
       engine_.executor->execute([&] {
         source.setExtended(

@@ -142,9 +142,15 @@ class ProgramCode {
   virtual ProgramStatus status() const = 0;
 };
 
+/// These expressions, each with a factor and an offset as two more parameters (ConditionedSums).
+struct Conditioned {
+  std::vector<std::uint32_t> expressions;
+  friend bool operator==(const Conditioned&, const Conditioned&) = default;
+};
+
 /// Why a program is made of another one: for the code of a deferred one; for a derivation of its expressions; for some
 /// of its expressions; for all of them, this number of times behind one another.
-using Purpose = std::variant<std::monostate, Derivation, std::vector<std::uint32_t>, std::size_t>;
+using Purpose = std::variant<std::monostate, Derivation, std::vector<std::uint32_t>, Conditioned, std::size_t>;
 
 /// Programs that are made of a program, by purpose: each at its first use. Keeps the code of a deferred program and the
 /// most recently used others, and none whose making failed for want of a machine. Thread-safe; a call may wait while

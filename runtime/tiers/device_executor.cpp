@@ -304,8 +304,8 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
   if (!task.loss || deviceDataOf(task.data.state()).isStreamed()) return;
   // Costs are by the tokens of expressions. Not all of these are computed where subtrees are read, and more is where
-  // something is derived.
-  if (task.program.info().subtrees_read > 0 || task.program.state().source->derivation) return;
+  // something is derived, or where there are several sums.
+  if (task.program.info().subtrees_read > 0 || task.program.state().source->derivation || isOfMoments(task)) return;
   selection_.recordRunTime(program, *run.plan().code, task.data.rows(), seconds);
 }
 

@@ -12,7 +12,7 @@
 #include "ir/expression.h"
 #include "ir/ops.h"
 #include "passes/simplify_expression.h"
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 

@@ -145,9 +145,16 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     Traits& traits = children.traits[number];
     if (!is_finite || !(loss < traits.loss)) continue;
     const std::span<double> constants = children.trees.constantsOf(number);
+    const std::vector<double> before(constants.begin(), constants.end());
     auto next = values.begin();
     forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
-    traits.whole = identityOf(child).whole;
+    const Identity now = identityOf(child);
+    if (now.is_constant) {
+      std::ranges::copy(before, constants.begin());
+      continue;
+    }
+    traits.shape = now.shape;
+    traits.whole = now.whole;
     traits.loss = loss;
   }
 }

@@ -151,7 +151,8 @@ void cut(Niches& niches, std::size_t most) {
   for (const Contender& one : last) niches[one.complexity].push_back(one);
 }
 
-/// By complexity: losses above which a child has no chance to be among `most`, since so many are in the population.
+/// By complexity: rounded losses above which children need not be looked at, since `most` better ones are in the
+/// population. A filter: an old one may yet give way to a child of its shape.
 std::vector<double> barsOf(const Individuals& population, std::size_t most) {
   if (population.size() < most) return {};
   std::vector<std::size_t> sizes;
@@ -160,7 +161,7 @@ std::vector<double> barsOf(const Individuals& population, std::size_t most) {
     sizes.resize(one.complexity + 1);
     bars.resize(one.complexity + 1);
     ++sizes[one.complexity];
-    bars[one.complexity] = one.loss;  // the worst of a niche comes last
+    bars[one.complexity] = rounded(one.loss);  // the worst of a niche comes last
   }
   const std::size_t largest = std::ranges::max(sizes);
   double worst = -kInfinity;  // of the last rank
@@ -185,7 +186,7 @@ Niches select(const Individuals& population, const Individuals& offspring, std::
   for (std::size_t i = 0; i < old + offspring.size(); ++i) {
     const Traits& one = traitsOf(i);
     const double bar = i < old || one.complexity >= bars.size() ? kInfinity : bars[one.complexity];
-    if (!std::isfinite(one.loss) || one.loss > bar) continue;
+    if (!std::isfinite(one.loss) || rounded(one.loss) > bar) continue;
     contenders.push_back(
         {rounded(one.loss), static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
   }
@@ -193,11 +194,11 @@ Niches select(const Individuals& population, const Individuals& offspring, std::
   Seen shapes(contenders.size());
   Niches niches;
   for (const Contender& one : contenders) {
-    if (!shapes.add(traitsOf(one.number).shape)) continue;
     if (niches.size() <= one.complexity) niches.resize(one.complexity + 1);
     std::vector<Contender>& niche = niches[one.complexity];
     // Of the same values by another formula, which no rule knows to be the same.
-    if (niche.empty() || one.loss != niche.back().loss) niche.push_back(one);
+    if (!niche.empty() && one.loss == niche.back().loss) continue;
+    if (shapes.add(traitsOf(one.number).shape)) niche.push_back(one);
   }
   cut(niches, most);
   return niches;

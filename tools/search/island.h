@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tools/search/grammar.h"
+#include "tools/search/trees/arrays.h"
 #include "tools/search/trees/identity.h"
-#include "tools/search/trees/tree.h"
 
 namespace srjit::search {
 
@@ -54,9 +54,9 @@ struct IslandOptions {
 };
 
 /// The offspring of one generation, without losses: mutants and crossings of parents from the population, or random
-/// trees where it is empty. All are different from each other and from the population (identity.h), so there may be
-/// fewer than asked for. Depends on the island, the options and `seed`, and not on the number of threads. They become
-/// the children of `brood`. Uses all threads of TBB's arena.
+/// trees where it is empty. None is the same formula (identity.h) as one before it or in the population, unless it is
+/// simpler, so there may be fewer than asked for. Depends on the island, the options and `seed`, and not on the number
+/// of threads. They become the children of `brood`. Uses all threads of TBB's arena.
 void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
            Brood& brood);
 

@@ -12,7 +12,7 @@
 #include "runtime/engine.h"
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 

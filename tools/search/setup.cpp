@@ -139,6 +139,7 @@ bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOpt
     if (island.number != i || island.link >= setup.links.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
     const Individuals& population = island.population;
+    if (population.trees.size() != population.traits.size()) return false;
     for (std::size_t k = 0; k < population.size(); ++k) {
       const auto& [loss, shape, whole, complexity] = population.traits[k];
       if (!isGood(expressionOf(population.trees[k]), complexity, loss, setup.grammars[island.link])) return false;

@@ -1,4 +1,5 @@
 #include "tools/search/evolution.h"
+#include "tools/search/trees/identity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,6 +64,13 @@ TEST(Search, GoesOnFromACheckpointAsIfItHadNotEnded) {
   options.generations = 7;
   options.checkpoint = [&](const SearchState& state, bool is_last) {
     if (is_last) text = checkpointText(state);
+    for (const Island& island : state.islands) {
+      for (std::size_t i = 0; i < island.population.size(); ++i) {
+        const Identity identity = identityOf(island.population.trees[i]);
+        const Traits& traits = island.population.traits[i];
+        ASSERT_TRUE(traits.shape == identity.shape && traits.whole == identity.whole) << "of a tree that was fitted";
+      }
+    }
   };
   ASSERT_EQ(search(rows.view(), options)->state.generations, 7u);
   options.checkpoint = {};
@@ -80,9 +88,6 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   SearchState state = search(rows.view(), options)->state;
   options.seed = 5;
   EXPECT_THAT(search(rows.view(), options, state).error().message, HasSubstr("other data or options"));
-  std::string text = checkpointText(state);
-  EXPECT_THAT(readCheckpoint(text.substr(0, text.size() / 2)).error().message, HasSubstr("no checkpoint of a search"));
-  EXPECT_EQ(readCheckpoint("{}").error().message, "this is no checkpoint of a search: 'format' is missing");
   const auto damaged = [&](const auto& change) {
     SearchState other = state;
     change(other);
@@ -107,6 +112,17 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
               }),
               isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population.traits[0].complexity = 29; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population.traits.pop_back(); }), isDamaged);
+}
+
+TEST(Search, SaysWhatIsWrongWithTheTextOfACheckpoint) {
+  const RowSet rows = rowsOf(1, 50, kepler);
+  SearchOptions options = smallOptions();
+  options.generations = 1;
+  const SearchState state = search(rows.view(), options)->state;
+  const std::string text = checkpointText(state);
+  EXPECT_THAT(readCheckpoint(text.substr(0, text.size() / 2)).error().message, HasSubstr("no checkpoint of a search"));
+  EXPECT_EQ(readCheckpoint("{}").error().message, "this is no checkpoint of a search: 'format' is missing");
   const auto messageWith = [&](const std::string& part, const std::string& other) {
     const std::size_t place = text.find(part);
     EXPECT_NE(place, std::string::npos) << part;

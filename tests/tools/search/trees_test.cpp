@@ -1,4 +1,4 @@
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 #include <cmath>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tools/search/link.h"
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kVariables = 0x7661, kNumbers = 0x6e75, kReciprocals = 0x7265;  // seeds
 constexpr std::uint64_t kAnyConstant = 0x9e6c63d0876a9a63u;                             // in shapes; odd
-constexpr std::uint64_t kSmall = 1 << 20;  // above the magnitudes that only constants have
+constexpr std::uint64_t kSmall = 1 << 20;  // above the magnitudes of whole constants that count as themselves
 constexpr std::uint64_t kMinus = std::uint64_t{0} - 1;
 constexpr std::uint64_t kShapeMinus =
     0xc2b2ae3d27d4eb4fu;  // odd: in shapes nothing cancels, since constants may differ
@@ -87,7 +87,7 @@ Value valueOf(Op op, const Value* operands) {
 }
 
 Value valueOf(double constant) {
-  if (std::fabs(constant) < 0x1p62) {
+  if (std::fabs(constant) < static_cast<double>(kSmall)) {
     const auto whole = static_cast<std::int64_t>(constant);
     if (static_cast<double>(whole) == constant) return {static_cast<std::uint64_t>(whole), kAnyConstant, 1};
   }

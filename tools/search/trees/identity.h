@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 
@@ -11,7 +11,7 @@ namespace srjit::search {
 struct Identity {
   std::uint64_t shape = 0;   ///< of its structure, whatever its constants
   std::uint64_t whole = 0;   ///< of structure and constants
-  bool is_constant = false;  ///< its value is the same for all values of its variables
+  bool is_constant = false;  ///< its value is known to be the same for all values of its variables
 };
 
 /// The identity of a tree, in one walk: its value modulo 2^64, where variables are odd random numbers and functions

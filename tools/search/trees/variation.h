@@ -5,7 +5,7 @@
 
 #include "ir/numbers/random.h"
 #include "tools/search/grammar.h"
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 

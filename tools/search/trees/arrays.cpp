@@ -1,4 +1,4 @@
-#include "tools/search/trees/tree.h"
+#include "tools/search/trees/arrays.h"
 
 #include <utility>
 
@@ -16,11 +16,6 @@ std::size_t subtreeBegin(std::span<const std::int32_t> codes, std::size_t last) 
 void Trees::clear() {
   offsets_.resize(1);
   used_ = 0;
-}
-
-void Trees::reserve(std::size_t trees, std::size_t tokens) {
-  offsets_.reserve(trees + 1);
-  if (codes_.size() < tokens) grow(tokens);
 }
 
 void Trees::grow(std::size_t tokens) {

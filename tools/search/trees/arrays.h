@@ -59,7 +59,6 @@ class Trees {
   }
 
   void clear();  ///< keeps the memory
-  void reserve(std::size_t trees, std::size_t tokens);
   void add(const TreeView& tree) {
     put(tree);
     close();
