@@ -173,7 +173,7 @@ class TotalsEmitter {
     llvm::Value* const offset = b_.CreateAdd(b_.CreateMul(wide(channel), argument(kChannelStride)),
                                              b_.CreateMul(wide(output), argument(kRowGroups)));
     llvm::Value* const chain =
-        addRowGroups(b_.CreateGEP(element_, argument(kSums), offset), wide(lane), row_groups, start);
+        addRowGroups(b_.CreateGEP(element_, argument(kGroupSums), offset), wide(lane), row_groups, start);
 
     llvm::Value* const last = b_.CreateICmpNE(argument(kLast), b_.getInt32(0));
     storeWhere(b_.CreateAnd(exists, b_.CreateNot(last)), chain, place);
@@ -185,7 +185,7 @@ class TotalsEmitter {
 
  private:
   enum Parameter : unsigned {
-    kSums,
+    kGroupSums,
     kChannelStride,
     kRowGroups,
     kOutputCount,
@@ -202,8 +202,8 @@ class TotalsEmitter {
     llvm::Type* const word = b_.getInt32Ty();
     llvm::Function* const kernel =
         made.addKernel(kTotalsKernel, {pointer, size, size, word, word, pointer, pointer, word, word}, b_);
-    kernel->addParamAttr(kSums, llvm::Attribute::NoAlias);
-    kernel->addParamAttr(kSums, llvm::Attribute::ReadOnly);
+    kernel->addParamAttr(kGroupSums, llvm::Attribute::NoAlias);
+    kernel->addParamAttr(kGroupSums, llvm::Attribute::ReadOnly);
     return kernel;
   }
 

@@ -1,7 +1,9 @@
 // The sums of every kernel of a loss, on any device, and the tree in which it adds.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <span>
 
@@ -48,14 +50,25 @@ T pairwiseSum(std::array<T, N> items) {
 
 /// The chains of one sum. Adding row groups in several calls gives the same as in one, if every call but the last has a
 /// multiple of kSumChains of them.
-struct SumChains {
-  std::array<double, kSumChains> chains{};
-
+class SumChains {
+ public:
   template <class T>
   void add(std::span<const T> row_groups) {
-    for (std::size_t g = 0; g < row_groups.size(); ++g) chains[g % kSumChains] += static_cast<double>(row_groups[g]);
+    for (std::size_t g = 0; g < row_groups.size(); ++g) chains_[g % kSumChains] += static_cast<double>(row_groups[g]);
+    used_ = std::max(used_, std::min(row_groups.size(), kSumChains));
   }
-  double sum() const { return pairwiseSum(chains); }
+  /// Chains without a row group are +0, and no chain is -0, so they are left out.
+  double sum() const {
+    std::array<double, kSumChains> items = chains_;
+    for (std::size_t count = std::bit_ceil(used_); count > 1; count /= 2) {
+      for (std::size_t i = 0; i < count / 2; ++i) items[i] = items[2 * i] + items[2 * i + 1];
+    }
+    return items[0];
+  }
+
+ private:
+  std::array<double, kSumChains> chains_{};
+  std::size_t used_ = 0;
 };
 
 }  // namespace srjit

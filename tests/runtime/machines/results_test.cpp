@@ -286,6 +286,35 @@ TEST_P(Machines, EvaluateExpressionsAsTheyAreWritten) {
   }
 }
 
+// Both make a program of the first expression: one with a factor and an offset, and one for data of fewer columns.
+TEST_P(Machines, GiveScaledLossesBesideDataOfFewerColumns) {
+  const Engine engine = machine_.engine();
+  Workload wide = workload(3, 0, rowsOr(100));
+  wide.expressions = infixes(std::array<std::string_view, 2>{"x0 + 1000", "x1"});
+  wide.parameters.clear();
+  wide.columns.assign(2, {});
+  wide.target.clear();
+  wide.weights.clear();
+  for (std::size_t r = 0; r < rowsOr(100); ++r) {
+    wide.columns[0].push_back(0.01 * static_cast<double>(r % 64));
+    wide.columns[1].push_back(std::sin(static_cast<double>(r)));
+    wide.target.push_back(std::cos(static_cast<double>(r)));
+  }
+  Workload narrow = wide;
+  narrow.columns.pop_back();
+  const LossOptions scaled{.kind = LossKind::kScaledMse};
+  const Losses of_wide = lossesOf(cpu_, wide, Tier::kInterpret, scaled);
+  const Losses of_narrow = lossesOf(cpu_, narrow, Tier::kInterpret, {});
+  const Dataset data = engine.upload(wide.view()).value(), few = engine.upload(narrow.view()).value();
+  for (const bool first_scaled : {true, false}) {
+    const Program program = engine.compile(wide.expressions);
+    for (const bool is_scaled : {first_scaled, !first_scaled}) {
+      if (is_scaled) expectSameLosses(machine_.loss(engine, program, data, {}, scaled), of_wide, "scaled");
+      if (!is_scaled) expectSameLosses(machine_.loss(engine, program, few, {}), of_narrow, "fewer columns");
+    }
+  }
+}
+
 TEST_P(Machines, TakeFewExpressionsOrNone) {
   const Engine engine = machine_.engine();
   for (const std::size_t count : {0, 1, 2, 5}) {
