@@ -246,9 +246,9 @@ typedef struct srjit_compile_options {
   uint64_t expected_rows;      /* 0: unknown */
   const char* passes;          /* names with commas, as of `sr-jit passes`; NULL: the standard pipeline */
   const srjit_dataset* data;   /* restricts the program to one data set, whose kept subtrees it reads; NULL: any */
-  int32_t deferred; /* 1: code is made at the first evaluation, for programs that are fitted; no effect with data */
+  int32_t deferred;   /* 1: code is made at the first evaluation, for programs that are fitted; no effect with data */
   int32_t as_written; /* 1: expressions are evaluated as they are written: constants are folded, and sums of products
-                        * are multiply-adds (not in strict), but no rule is applied. Not beside `passes` */
+                       * are multiply-adds (not in strict), but no rule is applied. Not beside `passes` */
 } srjit_compile_options;
 
 /* `options` may be NULL. Expressions that fail are failures of the program, and of each of its evaluations. */
