@@ -33,7 +33,7 @@ std::string processorName() {
 }
 
 Finding processor() {
-  const HostTarget host = detectHost();
+  const HostTarget& host = detectHost();
   std::string features;
   for (const char* const name : {"sse4.2", "avx", "avx2", "fma", "avx512f"}) {
     if (host.features.find(std::string("+") + name + ',') != std::string::npos ||

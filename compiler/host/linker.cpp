@@ -71,7 +71,7 @@ class CodeMemory final : public jitlink::JITLinkMemoryManager {
   };
 
   llvm::Expected<char*> take(std::size_t bytes, llvm::Align alignment) {
-    const auto start = [&] { return reinterpret_cast<char*>(llvm::alignAddr(next_, alignment)); };
+    const auto start = [&] { return next_ + llvm::offsetToAlignedAddr(next_, alignment); };
     constexpr std::size_t kMost = std::size_t{1} << 30;  // far above the size of any code
     if (bytes > kMost) return llvm::createStringError("an object of %zu bytes", bytes);
     if (blocks_.empty() || start() > end_ || bytes > static_cast<std::size_t>(end_ - start())) {

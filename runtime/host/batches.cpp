@@ -48,9 +48,9 @@ struct HostBatches::Part {
     Status made = dag ? okStatus() : dag.error();
     Result<HostProgram> program = HostProgram{};
     if (made && range.is_compiled) {
-      Result<HostCode> code = jit.compile(*dag);
-      made = code ? okStatus() : std::move(code).error();
-      if (made) batch.code = std::move(*code);
+      const Result<HostCode> code = jit.compile(*dag);
+      made = code ? okStatus() : code.error();
+      if (made) batch.code = *code;
     } else if (made) {
       program = encodeForHost(*dag);
       made = program ? okStatus() : program.error();

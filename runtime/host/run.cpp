@@ -211,14 +211,14 @@ class HostRun {
       for (std::size_t b = chunk.first; b < chunk.last; ++b) {
         const HostBatch& batch = batches_[b];
         if (rows % kRowQuantum == 0) {
-          const Place direct{out + batch.outputs[0] * out_stride + row * element_, out_stride};
+          const Place direct{out + batch.outputs.front() * out_stride + row * element_, out_stride};
           runBlock(chunk, batch, row, rows, direct, scratch);
           continue;
         }
         const Place place = scratchOutputs(chunk, scratch);
         runBlock(chunk, batch, row, roundUp(rows, kRowQuantum), place, scratch);
         for (std::size_t i = 0; i < batch.outputs.size(); ++i) {
-          std::memcpy(out + batch.outputs[i] * out_stride + row * element_, place.out + i * place.stride,
+          std::memcpy(out + (batch.outputs.front() + i) * out_stride + row * element_, place.out + i * place.stride,
                       rows * element_);
         }
       }
