@@ -133,8 +133,9 @@ bool Fuser::undoesAFactor(NodeId id) const {
   }
 }
 bool Fuser::isReciprocalOf(NodeId id, NodeId other) const {
-  if (isOneOf(id, {Op::kInv, Op::kPinv, Op::kLooseInv})) return dag_.node(id).operands[0] == other;
-  return isOneOf(id, {Op::kDiv, Op::kPdiv, Op::kLooseDiv}) && dag_.node(id).operands[1] == other;
+  const Node& node = dag_.node(id);
+  if (!node.isOperator()) return false;
+  return (isReciprocal(node.op) && node.operands[0] == other) || (isQuotient(node.op) && node.operands[1] == other);
 }
 
 bool Fuser::isProduct(NodeId id) const {

@@ -18,6 +18,9 @@ namespace srjit {
 // Without branches, which would be hard to predict.
 /// Whether an operator is a sum or difference.
 constexpr bool isSum(Op op) noexcept { return ((op == Op::kAdd) | (op == Op::kSub)) != 0; }
+/// Whether an operator's product with its operand, or with its second operand, is 1, or the first, but for rounding.
+constexpr bool isReciprocal(Op op) noexcept { return op == Op::kInv || op == Op::kPinv || op == Op::kLooseInv; }
+constexpr bool isQuotient(Op op) noexcept { return op == Op::kDiv || op == Op::kPdiv || op == Op::kLooseDiv; }
 /// Whether a node is a product that a sum can take.
 inline bool isFusible(const Node& node) noexcept {
   return (node.isOperator() & ((node.op == Op::kMul) | (node.op == Op::kSquare) | (node.op == Op::kCube))) != 0;

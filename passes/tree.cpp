@@ -15,8 +15,6 @@ namespace srjit {
 namespace {
 
 bool isProduct(const TreeNode& node) { return node.isOperator() && node.op == Op::kMul; }
-bool isReciprocal(Op op) { return op == Op::kInv || op == Op::kPinv || op == Op::kLooseInv; }
-bool isQuotient(Op op) { return op == Op::kDiv || op == Op::kPdiv || op == Op::kLooseDiv; }
 
 // The places of operators whose operands are in these places. An operand that is held while others are evaluated takes
 // a register, but a leaf is read where it is used.

@@ -81,8 +81,10 @@ direct::RegisterFile registerFileOfCalls(direct::RegisterFile file) {
   return file;
 }
 
-// Each item has a lane. A group of more roots never fits the registers: the sums of terms and of weights stay live
-// until their partners in the reduction tree are known.
+static_assert(kMostChannels <= kDirectRoots, "each channel of a root has a lane");
+
+// A root takes a lane for each of its items. A group of more roots never fits the registers: the sums of terms and of
+// weights stay live until their partners in the reduction tree are known.
 unsigned mostRoots(const DirectOptions& options) {
   const bool has_two_sums = options.loss && direct::weighsRows(*options.loss);
   return (has_two_sums && isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots) / directItems(options.loss);

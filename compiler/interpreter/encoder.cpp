@@ -392,11 +392,11 @@ DeviceToken Encoder::pushed(const Value& value, std::uint32_t height) const {
 // Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
 // once, before its operands. Gives where it begins. Not recursive.
 DeviceToken* Encoder::emitTree(NodeId root, DeviceToken* end) {
-  Pending* const bottom = pending_.data();
-  Pending* top = bottom;
+  PendingValue* const bottom = pending_.data();
+  PendingValue* top = bottom;
   *top++ = pendingAt(root, 0);
   do {
-    const Pending next = *--top;
+    const PendingValue next = *--top;
     const auto id = static_cast<NodeId>(next);
     const auto height = static_cast<std::uint32_t>(next >> 32);
     const Value& value = values_[id];

@@ -87,6 +87,11 @@ struct EncodeFault {
   }
 };
 
+/// A value that is to be computed onto a stack of this height: the height in the upper half, the node in the lower. One
+/// word, since it is read back at once: two stores must complete before one load of both.
+using PendingValue = std::uint64_t;
+constexpr PendingValue pendingAt(NodeId node, std::uint32_t height) { return PendingValue{height} << 32 | node; }
+
 /// Encodes programs one after another; keeps its working memory between them. Not thread-safe; the table must outlive
 /// it.
 class Encoder {
@@ -114,10 +119,6 @@ class Encoder {
   struct Life;
   struct Use;
   struct Segment;
-  /// A value that is to be computed onto a stack of this height: the height in the upper half, the node in the lower.
-  /// One word, since it is read back at once: two stores must complete before one load of both.
-  using Pending = std::uint64_t;
-  static constexpr Pending pendingAt(NodeId node, std::uint32_t height) { return Pending{height} << 32 | node; }
 
   EncodeFault begin(const Dag& graph, const EncodeOptions& how, Bytecode& to);
   template <class Try>
@@ -158,9 +159,9 @@ class Encoder {
   std::vector<NodeId> live_;  ///< nodes whose slots are in use
   std::vector<std::uint32_t> free_slots_;
   std::uint32_t slots_ = 0;
-  bool any_in_slot_ = false;        ///< without slots, statements and last uses do not matter
-  std::vector<Pending> pending_;    ///< for different heights of the stack; three at once are written behind them
-  std::uint32_t least_shared_ = 0;  ///< a value used more than once goes to a slot from this many tokens on
+  bool any_in_slot_ = false;           ///< without slots, statements and last uses do not matter
+  std::vector<PendingValue> pending_;  ///< for different heights of the stack; three at once are written behind them
+  std::uint32_t least_shared_ = 0;     ///< a value used more than once goes to a slot from this many tokens on
   // Of the current call
   const Dag* dag_ = nullptr;
   const EncodeOptions* options_ = nullptr;

@@ -13,10 +13,6 @@ static_assert(TreeNode::kInColumn == kInColumn && TreeNode::kInNumber == kInPara
 /// Most tokens of a node: the body of a long operator, its result, and an argument for each operand.
 constexpr std::size_t kMostTokens = 2 + kMaxArity;
 
-constexpr std::uint64_t pendingAt(std::uint32_t node, std::uint32_t height) {
-  return std::uint64_t{height} << 32 | node;
-}
-
 }  // namespace
 
 /// The writing of one program, in local memory: a compiler keeps in registers what no store can change.
@@ -97,8 +93,8 @@ bool TreeEncoder::encode(const Tree& tree, std::uint32_t output, const EncodeOpt
             .next = end,
             .parameters = parameters_.data()};
   *--call.next = DeviceToken::of(table.find(Kind::kEnd, 1), 0, output);
-  std::uint64_t* const bottom = pending_.data();
-  std::uint64_t* top = bottom;
+  PendingValue* const bottom = pending_.data();
+  PendingValue* top = bottom;
   std::uint32_t number = tree.root(), height = 0;
   for (;;) {
     const TreeNode& node = call.nodes[number];
@@ -123,7 +119,7 @@ bool TreeEncoder::encode(const Tree& tree, std::uint32_t output, const EncodeOpt
     }
     if (computed > 0) continue;
     if (top == bottom) break;
-    const std::uint64_t pending = *--top;
+    const PendingValue pending = *--top;
     number = static_cast<std::uint32_t>(pending);
     height = static_cast<std::uint32_t>(pending >> 32);
   }

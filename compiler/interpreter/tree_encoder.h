@@ -34,8 +34,8 @@ class TreeEncoder {
   struct Call;
 
   HandlerNumbers table_;
-  std::vector<std::uint64_t> pending_;  ///< nodes whose values are to be computed, each with the height of the stack
-  std::vector<DeviceToken> tokens_;     ///< of the program, written from the end
+  std::vector<PendingValue> pending_;  ///< for different heights of the stack
+  std::vector<DeviceToken> tokens_;    ///< of the program, written from the end
   std::vector<NodeId> parameters_;
 };
 

@@ -327,6 +327,9 @@ void Strip::storeWhere(llvm::Value* condition, const Store& store) const {
   b_.SetInsertPoint(next);
 }
 
+constexpr unsigned kMostRowsPerThread = 16;
+static_assert(std::bit_ceil((kMostChannels - 1) * kMostRowsPerThread / kLaneRows) <= 32, "each item has a lane");
+
 // After sumLanes() lane l has item l, which is the sum of a channel and a row group: lanes share the work of several.
 void Strip::storeSums(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
                       const ThreadSums& sums) const {

@@ -32,17 +32,16 @@ inline constexpr std::size_t kMostChannels = LossSpec{LossTerm::kMoments, true, 
 
 /// Sums have one fixed tree on every device, whatever the launch shape. The items of a row group, kGroupRows adjacent
 /// rows (those of rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ...,
-/// in the kernel's precision: terms, and under skip_invalid also what depends on the target, and the weights, of valid
-/// rows. Terms count times their weight. The sums of row groups are
-/// added in double in kSumChains chains, chain c taking the row groups c, c + kSumChains, ... in order; the chains are
-/// added pairwise.
+/// in the kernel's precision: terms times their weights, and under skip_invalid also the target's terms and the weights
+/// of valid rows. The sums of row groups are added in double in kSumChains chains, chain c taking the row groups c, c +
+/// kSumChains, ... in order; the chains are added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
 inline constexpr std::size_t kSumChains = 32;
 
-/// The sum of items in pairs of neighbours, of their sums, and so on. N is a power of two.
+/// The sum of the first `count` items in pairs of neighbours, of their sums, and so on. `count` is a power of two.
 template <class T, std::size_t N>
-T pairwiseSum(std::array<T, N> items) {
-  for (std::size_t count = N; count > 1; count /= 2) {
+T pairwiseSum(std::array<T, N> items, std::size_t count = N) {
+  for (; count > 1; count /= 2) {
     for (std::size_t i = 0; i < count / 2; ++i) items[i] = items[2 * i] + items[2 * i + 1];
   }
   return items[0];
@@ -58,13 +57,7 @@ class SumChains {
     used_ = std::max(used_, std::min(row_groups.size(), kSumChains));
   }
   /// Chains without a row group are +0, and no chain is -0, so they are left out.
-  double sum() const {
-    std::array<double, kSumChains> items = chains_;
-    for (std::size_t count = std::bit_ceil(used_); count > 1; count /= 2) {
-      for (std::size_t i = 0; i < count / 2; ++i) items[i] = items[2 * i] + items[2 * i + 1];
-    }
-    return items[0];
-  }
+  double sum() const { return pairwiseSum(chains_, std::bit_ceil(used_)); }
 
  private:
   std::array<double, kSumChains> chains_{};

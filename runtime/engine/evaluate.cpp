@@ -134,7 +134,7 @@ Result<Sums> takeSums(StartedTask& started) {
   return sums;
 }
 
-/// What the flight gives.
+/// Waits for the flight. Its losses are those of the task only where hasLosses().
 Result<Losses> finish(Engine::State& engine, StartedTask& started) {
   if (started.flight == nullptr) return std::move(started.done);
   Result<Losses> losses = started.flight->finish();
@@ -142,7 +142,7 @@ Result<Losses> finish(Engine::State& engine, StartedTask& started) {
   return losses;
 }
 
-/// Whether that are the losses of a task of a loss.
+/// Whether finish() gives losses; otherwise lossesOf() computes them from sums.
 bool hasLosses(const StartedTask& started) {
   if (started.task.program.state().source->derivation) return false;
   return started.flight == nullptr || started.flight->hasLosses();

@@ -61,7 +61,8 @@ class Flight {
   /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
   /// not have, in any order; values and predictions of failed expressions are unspecified.
   virtual Result<Losses> finish() = 0;
-  /// Whether finish() gives the losses. Otherwise, which is only for moments, sums() gives the sums that they are of.
+  /// Whether finish() gives the losses of a task. If not, as of moments on a GPU, sums() gives the sums that losses are
+  /// computed from.
   virtual bool hasLosses() const { return true; }
   /// The same for a task with kPlainSums: sumsOf(flight). Sums without `memory` lie in the flight, and end with it.
   virtual Result<Sums> sums() {

@@ -44,6 +44,8 @@ struct ProgramSource {
   /// Whether these are more expressions of the population of the program before: a later part of it.
   bool is_continued = false;
 
+  /// Whether interpreters take expressions as they are written, without graphs. Derivations and passes need graphs.
+  bool isOfTrees() const noexcept { return !simplify && !derivation && !pipeline; }
   /// Program::parameterOffset().
   std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }
 

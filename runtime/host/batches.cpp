@@ -13,18 +13,11 @@ namespace srjit {
 
 namespace {
 
-/// Whether programs come straight from expressions as they are written. Machine code is made of graphs, and so are
-/// derivatives and what passes of the caller give.
-bool takesTrees(const CompileOrder& order) {
-  const ProgramSource& source = order.source;
-  return order.tier == Tier::kInterpret && !source.simplify && !source.derivation && !source.pipeline;
-}
-
 /// Slots of an expression that a processor's first cache has room for, with blocks of columns.
 constexpr std::uint32_t kMostTreeSlots = 12;
 
-constexpr std::size_t kParts = 256;            // so many that all threads have some
-constexpr std::size_t kLeastTreesOfPart = 64;  // of which a deadline is looked at once
+constexpr std::size_t kParts = 256;            // enough for all threads
+constexpr std::size_t kLeastTreesOfPart = 64;  // between two looks at the deadline
 
 }  // namespace
 
@@ -121,7 +114,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const CompileOrder& order
 void HostBatches::make(const CompileOrder& order) {
   info_.tier = order.tier;
   info_.nodes_before = order.source.tokens;
-  const bool has_trees = takesTrees(order);
+  const bool has_trees = order.tier == Tier::kInterpret && order.source.isOfTrees();  // machine code is of graphs
   const std::vector<Range> ranges = has_trees ? std::vector<Range>() : rangesForHost(order.source, order.tier);
   const std::size_t pieces = has_trees ? order.source.expressions.size() : ranges.size();
   const std::size_t size = std::max(has_trees ? kLeastTreesOfPart : 1, ceilDivide(pieces, kParts));
@@ -137,7 +130,7 @@ void HostBatches::make(const CompileOrder& order) {
   take(std::move(parts));
 }
 
-// In the order of parts; what is large is copied by several threads.
+// In the order of parts. Several threads copy large arrays.
 void HostBatches::take(std::vector<Part> parts) {
   struct Place {
     std::size_t instruction = 0, batch = 0, parameter = 0, patch = 0;

@@ -84,15 +84,17 @@ class HostBatches final : public ProgramCode {
 void predictOnHost(const HostBatches& batches, const Dataset::State& data, const std::byte* table, unsigned threads,
                    const Deadline& deadline, std::byte* out);
 
-/// Calls `take` for each output, from several threads of the arena at the same time, with its sums over the rows. Of
-/// moments, they are those of fma(f, now.factor, now.offset), at first of f, and `take` may return another
-/// conditioning: then it is called again with the sums of that. `times` counts the calls before of this output.
-/// Otherwise as predictOnHost().
+/// A loss, and the kernel that sums it.
 struct HostLoss {
   HostLossKernel kernel;
   LossSpec spec;
   LossConstants constants = {};  ///< of moments
 };
+
+/// Calls `take` for each output, from several threads of the arena at the same time, with its sums over the rows. Of
+/// moments, they are those of fma(f, now.factor, now.offset), at first of f, and `take` may return another
+/// conditioning: then it is called again with the sums of that. `times` counts the earlier calls for the output.
+/// Otherwise as predictOnHost().
 using TakeSums =
     std::function<std::optional<Conditioning>(std::size_t output, LossSums& sums, const Conditioning& now, int times)>;
 void sumOnHost(const HostBatches& batches, const Dataset::State& data, const std::byte* table, unsigned threads,

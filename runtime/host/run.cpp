@@ -48,9 +48,9 @@ double sumOf(const T* row_groups, std::size_t count) {
 
 /// Sums of a row group that depend on the rows that count, but not on terms: LossSpec::targetSums(), then weights.
 /// Nearly always all rows count.
-class KeptSums {
+class ValidRowSums {
  public:
-  KeptSums(const HostLoss& loss, const Dataset::State& data)
+  ValidRowSums(const HostLoss& loss, const Dataset::State& data)
       : loss_(loss), data_(data), sums_(loss.spec.targetSums() + (loss.spec.skip_invalid && loss.spec.weighted)) {}
 
   std::size_t sums() const { return sums_; }
@@ -83,9 +83,9 @@ class KeptSums {
 /// Partial sums of a chunk: one item per row group, for every sum of every output.
 struct ChunkSums {
   AlignedBuffer terms;               ///< in the precision
-  std::vector<double> kept;          ///< KeptSums
+  std::vector<double> of_valid;      ///< ValidRowSums
   std::vector<std::uint64_t> valid;  ///< per output, over all row groups
-  /// The outputs to be summed: of which prediction.
+  /// By output: the conditioning of the prediction that is to be summed; nothing if none is.
   std::vector<std::optional<Conditioning>> wanted;
   /// Bytes from an output's predictions to those of the next, if all are kept in the thread's scratch memory behind
   /// that of the chunk; else 0.
@@ -132,10 +132,10 @@ class HostRun {
   }
 
   void loss(const HostLoss& loss, const TakeSums& take) const {
-    const KeptSums kept(loss, data_);
-    const std::vector<double> all_kept = keptOfAllRows(kept, loss.spec);
+    const ValidRowSums of_valid(loss, data_);
+    const std::vector<double> of_all_rows = sumsOfAllRows(of_valid, loss.spec);
     tbb::parallel_for(std::size_t{0}, chunks_.size(),
-                      [&](std::size_t c) { sumChunk(chunks_[c], loss, kept, all_kept, take); });
+                      [&](std::size_t c) { sumChunk(chunks_[c], loss, of_valid, of_all_rows, take); });
   }
 
  private:
@@ -228,13 +228,13 @@ class HostRun {
   std::size_t rowGroups() const { return data_.padded_rows / kGroupRows; }
 
   /// Each sum of every row group, if all of its rows count.
-  std::vector<double> keptOfAllRows(const KeptSums& kept, const LossSpec& spec) const {
-    if (spec.targetSums() == 0) return kept.sums() == 0 ? std::vector<double>() : data_.row_group_weights;
-    std::vector<double> all(kept.sums() * rowGroups());
+  std::vector<double> sumsOfAllRows(const ValidRowSums& of_valid, const LossSpec& spec) const {
+    if (spec.targetSums() == 0) return of_valid.sums() == 0 ? std::vector<double>() : data_.row_group_weights;
+    std::vector<double> all(of_valid.sums() * rowGroups());
     tbb::parallel_for(std::size_t{0}, rowGroups(), [&](std::size_t g) {
       const std::size_t first = g * kGroupRows;
       withZeroOf(data_.precision, [&]<class T>(T) {
-        kept.add<T>(
+        of_valid.add<T>(
             first, data_.rows - first, [](std::size_t) { return true; },
             [&](std::size_t sum, double value) { all[sum * rowGroups() + g] = value; });
       });
@@ -251,23 +251,23 @@ class HostRun {
   }
 
   // Outputs are summed again from kept predictions, or with the batches that they are in.
-  void sumChunk(const Chunk& chunk, const HostLoss& loss, const KeptSums& kept, std::span<const double> all_kept,
-                const TakeSums& take) const {
+  void sumChunk(const Chunk& chunk, const HostLoss& loss, const ValidRowSums& of_valid,
+                std::span<const double> of_all_rows, const TakeSums& take) const {
     ChunkSums parts{.terms = AlignedBuffer(chunk.outputs * loss.spec.sums() * rowGroups() * element_),
-                    .kept = {},
+                    .of_valid = {},
                     .valid = {},
                     .wanted = std::vector<std::optional<Conditioning>>(chunk.outputs, Conditioning()),
                     .prediction_stride = predictionStride(chunk, loss.spec)};
     std::vector<std::uint64_t> valid;
     bool is_left = true;
     for (int times = 0; is_left; ++times) {
-      parts.kept.clear();
+      parts.of_valid.clear();
       for (std::size_t i = 0; i < chunk.outputs; ++i) {
-        parts.kept.insert(parts.kept.end(), all_kept.begin(), all_kept.end());
+        parts.of_valid.insert(parts.of_valid.end(), of_all_rows.begin(), of_all_rows.end());
       }
       parts.valid.assign(chunk.outputs, 0);
       forEachRange(chunk,
-                   [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, loss, kept, parts); });
+                   [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, loss, of_valid, parts); });
       if (times == 0) valid = parts.valid;
       parts.has_predictions = parts.prediction_stride != 0;
       is_left = false;
@@ -276,7 +276,7 @@ class HostRun {
         for (const std::uint32_t number : batches_[b].outputs) {
           std::optional<Conditioning>& now = parts.wanted[output];
           if (now) {
-            LossSums sums = sumsOf(parts, output, loss, kept);
+            LossSums sums = sumsOf(parts, output, loss, of_valid);
             sums.valid = valid[output];
             now = take(number, sums, *now, times);
             is_left |= now.has_value();
@@ -287,7 +287,8 @@ class HostRun {
     }
   }
 
-  LossSums sumsOf(const ChunkSums& parts, std::size_t output, const HostLoss& loss, const KeptSums& kept) const {
+  LossSums sumsOf(const ChunkSums& parts, std::size_t output, const HostLoss& loss,
+                  const ValidRowSums& of_valid) const {
     std::array<double, kMostChannels> sums{};
     std::size_t channels = 0;
     withZeroOf(data_.precision, [&]<class T>(T) {
@@ -298,16 +299,16 @@ class HostRun {
       }
     });
     const auto keep = [&](std::size_t sum) {
-      sums[channels++] = sumOf(parts.kept.data() + (output * kept.sums() + sum) * rowGroups(), rowGroups());
+      sums[channels++] = sumOf(parts.of_valid.data() + (output * of_valid.sums() + sum) * rowGroups(), rowGroups());
     };
     for (std::size_t sum = 0; sum < loss.spec.targetSums(); ++sum) keep(sum);
     if (loss.spec.skip_invalid) sums[channels++] = static_cast<double>(parts.valid[output]);
-    if (loss.spec.counts() == 2) keep(kept.sums() - 1);
+    if (loss.spec.counts() == 2) keep(of_valid.sums() - 1);
     return readSums(std::span(sums).first(channels), loss.spec, loss.constants, data_);
   }
 
   void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, const HostLoss& loss,
-                 const KeptSums& kept, ChunkSums& sums) const {
+                 const ValidRowSums& of_valid, ChunkSums& sums) const {
     std::byte* const scratch = threadScratch(chunk.scratch_bytes + chunk.outputs * sums.prediction_stride);
     std::vector<std::uint64_t> valid(chunk.outputs, 0);
     for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
@@ -326,7 +327,7 @@ class HostRun {
           for (std::size_t i = 0; i < count; ++i) {
             if (!wanted[i]) continue;
             const std::byte* const predictions = place.out + i * place.stride;
-            valid[output + i] += sumBlock(predictions, row, rows, output + i, loss, kept, sums);
+            valid[output + i] += sumBlock(predictions, row, rows, output + i, loss, of_valid, sums);
           }
         }
         output += count;
@@ -339,7 +340,7 @@ class HostRun {
 
   /// Sums an output of adjacent rows. Returns how many count.
   std::size_t sumBlock(const std::byte* predictions, std::size_t row, std::size_t rows, std::size_t output,
-                       const HostLoss& loss, const KeptSums& kept, ChunkSums& sums) const {
+                       const HostLoss& loss, const ValidRowSums& of_valid, ChunkSums& sums) const {
     return withZeroOf(data_.precision, [&]<class T>(T) {
       const Conditioning& conditioning = *sums.wanted[output];
       const HostMoments<T> numbers{.centre = static_cast<T>(loss.constants.target_centre),
@@ -352,13 +353,13 @@ class HostRun {
       const auto count = static_cast<std::size_t>(loss.kernel(f, data_.target + row * element_, weights, &numbers,
                                                               terms, static_cast<std::int64_t>(rowGroups()),
                                                               static_cast<std::int64_t>(rows)));
-      if (kept.sums() == 0 || count == rows) return count;
+      if (of_valid.sums() == 0 || count == rows) return count;
       for (std::size_t first = 0; first < rows; first += kGroupRows) {
-        const std::size_t to = output * kept.sums() * rowGroups() + row_group + first / kGroupRows;
-        kept.add<T>(
+        const std::size_t to = output * of_valid.sums() * rowGroups() + row_group + first / kGroupRows;
+        of_valid.add<T>(
             row + first, rows - first,
             [&](std::size_t r) { return std::isfinite(f[first + r] * numbers.factor + numbers.offset); },
-            [&](std::size_t sum, double value) { sums.kept[to + sum * rowGroups()] = value; });
+            [&](std::size_t sum, double value) { sums.of_valid[to + sum * rowGroups()] = value; });
       }
       return count;
     });

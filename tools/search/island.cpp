@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/DenseSet.h>
 
 #include "ir/mix.h"
 #include "tools/search/trees/variation.h"
@@ -30,7 +31,7 @@ constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees a
 constexpr double kProgress = 0.01;            // of a record, that a loss must be below it
 constexpr double kRoundingLoss = 1e-16;       // below it is rounding
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kLossBits = 20;  // losses that agree in so many bits of the significand are of the same values
+constexpr int kLossBits = 20;  // losses that agree in this number of bits of the significand are of the same values
 
 /// The number of one of the population.
 std::size_t chooseParent(const Individuals& population, Random& random) {
@@ -91,21 +92,22 @@ class Breeder {
   Trees between_, tokens_;  ///< a child between two changes; the tokens of a change
 };
 
-/// By a hash, the least of the numbers that came with it. One of 64 bits may be taken for another by chance.
-class Seen {
+/// LLVM's tables have a use for the two largest hashes. One hash of 64 bits may be taken for another by chance.
+std::uint64_t keyOf(std::uint64_t hash) { return std::min(hash, UINT64_MAX - 2); }
+
+/// Formulas that were seen, with the least complexity of each.
+class SimplestFormulas {
  public:
-  explicit Seen(std::size_t most) { seen_.reserve(static_cast<unsigned>(most)); }
-  /// Whether `number` is the first with this hash, or less than those before.
-  bool add(std::uint64_t hash, std::size_t number = 0) {
-    const auto [place, is_first] = seen_.try_emplace(std::min(hash, kLargest), number);
-    const bool is_less = is_first || number < place->second;
-    if (is_less) place->second = number;
-    return is_less;
+  explicit SimplestFormulas(std::size_t most) { seen_.reserve(static_cast<unsigned>(most)); }
+  /// Whether it is the first of its formula, or simpler than those before.
+  bool add(const Traits& traits) {
+    const auto [place, is_first] = seen_.try_emplace(keyOf(traits.whole), traits.complexity);
+    const bool is_simpler = is_first || traits.complexity < place->second;
+    if (is_simpler) place->second = traits.complexity;
+    return is_simpler;
   }
 
  private:
-  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the map has a use for larger ones
-
   llvm::DenseMap<std::uint64_t, std::size_t> seen_;
 };
 
@@ -191,14 +193,15 @@ Niches select(const Individuals& population, const Individuals& offspring, std::
         {rounded(one.loss), static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
   }
   std::ranges::sort(contenders, std::less());
-  Seen shapes(contenders.size());
+  llvm::DenseSet<std::uint64_t> shapes;
+  shapes.reserve(contenders.size());
   Niches niches;
   for (const Contender& one : contenders) {
     if (niches.size() <= one.complexity) niches.resize(one.complexity + 1);
     std::vector<Contender>& niche = niches[one.complexity];
     // Of the same values by another formula, which no rule knows to be the same.
     if (!niche.empty() && one.loss == niche.back().loss) continue;
-    if (shapes.add(traitsOf(one.number).shape)) niche.push_back(one);
+    if (shapes.insert(keyOf(traitsOf(one.number).shape)).second) niche.push_back(one);
   }
   cut(niches, most);
   return niches;
@@ -245,12 +248,12 @@ void breed(const Island& island, const Grammar& grammar, const IslandOptions& op
     for (std::size_t c = b * kBlock; c < end; ++c) breeder.addChild(brood.blocks[b], Random(combine(base, c)));
   });
   brood.children.clear();
-  Seen seen(island.population.size() + options.offspring);
-  for (const Traits& one : island.population.traits) seen.add(one.whole, one.complexity);
+  SimplestFormulas seen(island.population.size() + options.offspring);
+  for (const Traits& one : island.population.traits) seen.add(one);
   for (const Individuals& block : brood.blocks) {
     for (std::size_t i = 0; i < block.size(); ++i) {
       const Traits& child = block.traits[i];
-      if (seen.add(child.whole, child.complexity)) brood.children.add(block.trees[i], child);
+      if (seen.add(child)) brood.children.add(block.trees[i], child);
     }
   }
 }

@@ -265,7 +265,7 @@ ChunkEncoder::ChunkEncoder(KernelStore& store, const CompileOrder& order, const 
       table_(store.table({OpFamily::kAll, 8})),
       scratch_(store.encodeScratch().take()),
       needs_graphs_(source_.pipeline || order.filter != nullptr),
-      takes_trees_(!needs_graphs_ && !source_.simplify && !source_.derivation),
+      takes_trees_(!needs_graphs_ && source_.isOfTrees()),
       finds_(!needs_graphs_ && source_.simplify && !source_.derivation && source_.variables <= kFirstSlot &&
              order.range.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size()) {

@@ -50,7 +50,7 @@ struct SectionDraft {
   std::optional<std::uint32_t> numberOf(std::uint32_t variable) const;
   /// Stages the variables that are used, by their number.
   void stage(const std::vector<bool>& uses);
-  /// How many numbers there are, of so many variables.
+  /// How many numbers there are, given the number of all variables.
   std::size_t numbered(std::uint32_t all_variables) const { return numbers.empty() ? all_variables : variables.size(); }
   std::uint32_t stagedColumns() const { return static_cast<std::uint32_t>(columns.size()); }
 };

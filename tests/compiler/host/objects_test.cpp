@@ -113,10 +113,10 @@ TEST(HostObjects, HaveTitlesOfTheirOwn) {
       ASSERT_FALSE(refused.ok());
       EXPECT_EQ(refused.error().message, "nothing is kept");
       count += keys.size();
-      for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+      for (const LossTermInfo& info : kernelLossTerms()) {
         for (const bool weighted : {false, true}) {
           for (const bool skip_invalid : {false, true}) {
-            EXPECT_FALSE(jit.loss({term, weighted, skip_invalid}).ok());
+            EXPECT_FALSE(jit.loss({info.term, weighted, skip_invalid}).ok());
             ++count;
           }
         }
