@@ -16,6 +16,9 @@
 namespace srjit {
 namespace {
 
+// Of a usual expression, with its derivatives and sums.
+constexpr std::size_t kNodesPerNode = 4;
+
 // A second derivative as large as this is that of a kink or of a pole. Its products with derivatives are finite in f32.
 constexpr double kMostCurvature = 1e18;
 
@@ -125,14 +128,13 @@ graph::Value LossGraph::curvature(const graph::Value& slope, Differentiator& dif
 }
 
 // Derivatives by parameters are often 1.
-graph::Value product(const graph::Value& x, const graph::Value& y) {
-  const auto isOne = [](const graph::Value& value) {
-    if (value.isLiteral()) return value.literal() == 1;
-    const Node& node = value.maker()->dag().node(value.in(*value.maker()));
-    return node.kind == Token::Kind::kConstant && node.value == 1;
-  };
-  return isOne(x) ? y : isOne(y) ? x : x * y;
+bool isOne(const graph::Value& value) {
+  if (value.isLiteral()) return value.literal() == 1;
+  const Node& node = value.maker()->dag().node(value.in(*value.maker()));
+  return node.kind == Token::Kind::kConstant && node.value == 1;
 }
+
+graph::Value product(const graph::Value& x, const graph::Value& y) { return isOne(x) ? y : isOne(y) ? x : x * y; }
 
 /// The terms of sums, with their weights, in rows that count: those where f, and the term of a loss that has a domain,
 /// are finite.
@@ -149,7 +151,16 @@ class SumTerms {
   }
 
   graph::Value weighted(const graph::Value& value) const { return weight_ ? product(*weight_, value) : value; }
-  void add(const graph::Value& term) { roots_.push_back((valid_ ? select(*valid_, term, 0.0) : term).in(maker_)); }
+  void add(const graph::Value& term) { addNode(term.in(maker_)); }
+  /// The products of x and each of `others`. There are many, so they are made as nodes.
+  void addProducts(const graph::Value& x, std::span<const graph::Value> others) {
+    const NodeId by = x.in(maker_);
+    const bool is_one = isOne(x);
+    for (const graph::Value& other : others) {
+      const NodeId node = other.in(maker_);
+      addNode(is_one ? node : isOne(other) ? by : maker_.dag().apply(Op::kMul, Operands{by, node, 0}));
+    }
+  }
   std::vector<NodeId> finish() && {
     if (valid_) {
       roots_.push_back(valid_->rows.positive);
@@ -159,6 +170,10 @@ class SumTerms {
   }
 
  private:
+  void addNode(NodeId term) {
+    roots_.push_back(valid_ ? graph::choose(valid_->rows, term, maker_.constant(0), maker_) : term);
+  }
+
   const graph::NodeMaker& maker_;
   std::optional<graph::Value> weight_;
   std::optional<graph::Mask> valid_;
@@ -191,8 +206,7 @@ std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> deri
   for (const graph::Value& derivative : derivatives) terms.add(product(weighted_descent, derivative));
   const graph::Value weighted_curvature = terms.weighted(curvature);
   for (std::size_t i = 0; i < derivatives.size(); ++i) {
-    const graph::Value first = product(weighted_curvature, derivatives[i]);
-    for (const graph::Value& derivative : derivatives.subspan(i)) terms.add(product(first, derivative));
+    terms.addProducts(product(weighted_curvature, derivatives[i]), derivatives.subspan(i));
   }
   return std::move(terms).finish();
 }
@@ -261,16 +275,26 @@ ExpressionGraph Deriver::runOf(const Source& source, std::uint32_t expression,
   } else if (derivation->quantity == Quantity::kLoss) {
     optimizer_.run(source, expression, [&](Dag& dag, NodeId f) { addLossRoots(dag, f, *derivation); });
   } else {
-    optimizer_.run(source, expression);
-    derive(optimizer_.graph(), *derivation, parameters);
+    readExpression(source, expression);
+    addRoots(*derivation, parameters);
     sweep_.run(dag_, roots_);
     return {dag_, roots_, scheduler_.run(dag_, roots_, sweep_.members().size()), sweep_.uses()};
   }
   return optimizer_.graph();
 }
 
-void Deriver::derive(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters) {
-  read(f);
+void Deriver::readExpression(const ExpressionView& tokens, std::uint32_t expression) {
+  optimizer_.run(tokens, expression);
+  read(optimizer_.graph());
+}
+
+// No rule leaves nodes behind, so nothing is copied.
+void Deriver::readExpression(const Tree& tree, std::uint32_t expression) {
+  dag_.clear(kNodesPerNode * tree.nodes.size());
+  roots_.assign(1, addTree(tree, expression, dag_, places_));
+}
+
+void Deriver::addRoots(const Derivation& derivation, std::size_t parameters) {
   if (derivation.quantity != Quantity::kLoss) addDerivatives(derivation, parameters);
   switch (derivation.quantity) {
     case Quantity::kJacobian:
@@ -291,7 +315,8 @@ void Deriver::derive(const ExpressionGraph& f, const Derivation& derivation, std
 }
 
 void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
-  derive(graphOf(from, root), derivation, parameters);
+  read(graphOf(from, root));
+  addRoots(derivation, parameters);
   appendRoots(to);
 }
 
@@ -310,8 +335,6 @@ ExpressionGraph Deriver::graphOf(const Dag& from, NodeId root) {
 
 // In the order of evaluation, which depends only on the expression: derivatives are added in the order of nodes.
 void Deriver::read(const ExpressionGraph& f) {
-  // Of a usual expression, with its derivatives and sums.
-  constexpr std::size_t kNodesPerNode = 4;
   dag_.clear(kNodesPerNode * f.members.size());
   const NodeId root = f.root();
   dag_.copyNodes(f.dag, scheduler_.run(f.dag, {&root, 1}, f.members.size()), places_);

@@ -48,10 +48,13 @@ class Deriver {
   template <class Source>
   ExpressionGraph runOf(const Source& source, std::uint32_t expression, const std::optional<Derivation>& derivation,
                         const ExpressionView& tokens);
-  /// Makes the roots. `f` is the expression's graph, of one root, in another Dag.
-  void derive(const ExpressionGraph& f, const Derivation& derivation, std::size_t parameters);
-  ExpressionGraph graphOf(const Dag& from, NodeId root);
+  /// Put the expression into an empty graph, and its node into roots_.
+  void readExpression(const ExpressionView& tokens, std::uint32_t expression);
+  void readExpression(const Tree& tree, std::uint32_t expression);
   void read(const ExpressionGraph& f);
+  /// Makes the roots of what was read.
+  void addRoots(const Derivation& derivation, std::size_t parameters);
+  ExpressionGraph graphOf(const Dag& from, NodeId root);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
   /// Fuses multiply-adds in derivatives, of nodes from `first` on.
   void fuseDerivatives(NodeId first);

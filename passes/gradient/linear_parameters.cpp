@@ -1,17 +1,16 @@
 #include "passes/gradient/linear_parameters.h"
 
-#include <algorithm>
+#include <array>
 #include <optional>
-#include <ranges>
 
 #include "ir/op.h"
+#include "ir/token_codes.h"
 #include "passes/operator_facts.h"
 
 namespace srjit {
 namespace {
 
 constexpr std::uint32_t kWordBits = 64;
-constexpr std::uint32_t kNoMember = ~0U;
 
 void include(std::span<std::uint64_t> set, std::span<const std::uint64_t> other) {
   for (std::size_t k = 0; k < set.size(); ++k) set[k] |= other[k];
@@ -24,55 +23,76 @@ bool intersect(std::span<const std::uint64_t> x, std::span<const std::uint64_t> 
   return false;
 }
 
+bool isOperator(std::int32_t code) { return code >= 0 && code != kConstantCode; }
+
+/// The tokens of an operator's operands.
+using OperandTokens = std::array<std::uint32_t, kMaxArity>;
+OperandTokens operandsOf(std::uint32_t token, int arity, std::span<const std::uint32_t> begins) {
+  OperandTokens operands{};
+  std::uint32_t last = token - 1;
+  for (auto k = static_cast<std::size_t>(arity); k-- > 0; last = begins[last] - 1) operands[k] = last;
+  return operands;
+}
+
 }  // namespace
 
-std::span<const std::uint32_t> LinearParameters::find(const ExpressionGraph& graph, std::uint32_t parameters) {
-  collectParameters(graph, parameters);
-  sweep(graph);
+std::span<const std::uint32_t> LinearParameters::find(const ExpressionView& tokens) {
+  const std::uint32_t parameters = tokens.parameterCount();
+  found_.clear();
+  if (parameters == 0) return found_;
+  words_ = (std::size_t{parameters} + kWordBits - 1) / kWordBits;
+  contained_.assign(parameters * words_, 0);
+  enters_.assign(parameters, 0);
+  collect(tokens.codes());
+  sweep(tokens.codes());
   choose(parameters);
   return found_;
 }
 
-std::span<LinearParameters::Word> LinearParameters::setIn(std::vector<Word>& sets, NodeId id) const {
-  return std::span(sets).subspan(places_[id] * words_, words_);
-}
-
-void LinearParameters::collectParameters(const ExpressionGraph& graph, std::uint32_t parameters) {
-  words_ = (std::size_t{parameters} + kWordBits - 1) / kWordBits;
-  places_.resize(std::max(places_.size(), graph.dag.size()));
-  below_.assign(graph.members.size() * words_, 0);
-  own_.assign(parameters, kNoMember);
-  for (std::uint32_t place = 0; place < graph.members.size(); ++place) {
-    const NodeId id = graph.members[place];
-    const Node& node = graph.dag.node(id);
-    places_[id] = place;
-    if (node.kind == Token::Kind::kParameter) {
-      const ParameterSource& parameter = graph.dag.parameters()[node.index];
-      if (parameter.isLiteral() || parameter.index >= parameters) continue;
-      setIn(below_, id)[parameter.index / kWordBits] = Word{1} << (parameter.index % kWordBits);
-      own_[parameter.index] = place;
+void LinearParameters::collect(std::span<const std::int32_t> codes) {
+  begins_.resize(codes.size());
+  below_.assign(codes.size() * words_, 0);
+  for (std::uint32_t token = 0; token < codes.size(); ++token) {
+    const std::int32_t code = codes[token];
+    begins_[token] = token;
+    if (isOperator(code)) {
+      const int arity = arityOf(kOpsByCode[static_cast<std::size_t>(code)]);
+      const OperandTokens operands = operandsOf(token, arity, begins_);
+      begins_[token] = begins_[operands[0]];
+      for (int k = 0; k < arity; ++k)
+        include(setIn(below_, token), setIn(below_, operands[static_cast<std::size_t>(k)]));
+    } else if (isParameterCode(code)) {
+      const std::uint32_t parameter = indexOfCode(code);
+      setIn(below_, token)[parameter / kWordBits] = Word{1} << (parameter % kWordBits);
     }
-    for (const NodeId operand : node.inputs()) include(setIn(below_, id), setIn(below_, operand));
   }
 }
 
-// The chain rule: the derivative by an operand contains that by the node, and the node's by the operand.
-void LinearParameters::sweep(const ExpressionGraph& graph) {
+// The chain rule: the derivative by an operand contains that by the operator, and the operator's by the operand.
+void LinearParameters::sweep(std::span<const std::int32_t> codes) {
   above_.assign(below_.size(), 0);
-  reached_.assign(graph.members.size(), 0);
-  reached_[places_[graph.root()]] = 1;
-  for (const NodeId id : graph.members | std::views::reverse) {
-    const Node& node = graph.dag.node(id);
-    if (!node.isOperator() || reached_[places_[id]] == 0) continue;
-    for (int k = 0; k < node.arity(); ++k) {
-      const std::optional<std::uint8_t> partial = operandsOfPartial(node.op, k);
+  reached_.assign(codes.size(), 0);
+  reached_.back() = 1;
+  for (auto token = static_cast<std::uint32_t>(codes.size()); token-- > 0;) {
+    if (reached_[token] == 0) continue;
+    const std::int32_t code = codes[token];
+    if (isParameterCode(code)) {
+      const std::uint32_t parameter = indexOfCode(code);
+      enters_[parameter] = 1;
+      include(setIn(contained_, parameter), setIn(above_, token));
+    }
+    if (!isOperator(code)) continue;
+    const Op op = kOpsByCode[static_cast<std::size_t>(code)];
+    const OperandTokens operands = operandsOf(token, arityOf(op), begins_);
+    for (int k = 0; k < arityOf(op); ++k) {
+      const std::optional<std::uint8_t> partial = operandsOfPartial(op, k);
       if (!partial) continue;
-      const NodeId operand = node.operands[static_cast<std::size_t>(k)];
-      reached_[places_[operand]] = 1;
-      include(setIn(above_, operand), setIn(above_, id));
-      for (int other = 0; other < node.arity(); ++other) {
+      const std::uint32_t operand = operands[static_cast<std::size_t>(k)];
+      reached_[operand] = 1;
+      include(setIn(above_, operand), setIn(above_, token));
+      for (int other = 0; other < arityOf(op); ++other) {
         if ((*partial >> other & 1U) == 0) continue;
-        include(setIn(above_, operand), setIn(below_, node.operands[static_cast<std::size_t>(other)]));
+        include(setIn(above_, operand), setIn(below_, operands[static_cast<std::size_t>(other)]));
       }
     }
   }
@@ -81,10 +101,9 @@ void LinearParameters::sweep(const ExpressionGraph& graph) {
 void LinearParameters::choose(std::uint32_t parameters) {
   excluded_.assign(words_, 0);
   found_set_.assign(words_, 0);
-  found_.clear();
   for (std::uint32_t i = 0; i < parameters; ++i) {
-    if (own_[i] == kNoMember || reached_[own_[i]] == 0) continue;
-    const std::span<const Word> contained = std::span(above_).subspan(own_[i] * words_, words_);
+    if (enters_[i] == 0) continue;
+    const std::span<const Word> contained = setIn(contained_, i);
     const std::size_t word = i / kWordBits;
     const Word bit = Word{1} << (i % kWordBits);
     if (((excluded_[word] | contained[word]) & bit) != 0 || intersect(contained, found_set_)) continue;

@@ -11,7 +11,6 @@
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
-#include "passes/expression_optimizer.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/aligned_buffer.h"
@@ -30,21 +29,6 @@ void prefetch(std::span<const std::byte> bytes) noexcept {
 }
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-/// Finds the linear parameters of one expression after another. Not thread-safe.
-class LinearFinder {
- public:
-  LinearFinder(Precision precision, Math math) : optimizer_(precision, math) {}
-
-  std::span<const std::uint32_t> of(const ExpressionView& tokens) {
-    optimizer_.run(tokens, 0);
-    return linear_.find(optimizer_.graph(), tokens.parameterCount());
-  }
-
- private:
-  ExpressionOptimizer optimizer_;
-  LinearParameters linear_;
-};
 
 bool isScaled(const LossOptions& loss) { return !loss.custom && infoOf(loss.kind).isScaled(); }
 
@@ -130,10 +114,10 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
     failures_ = mergeFailures(std::move(failures_), source_->invalid);
     const double scale = derivation_.loss.constants.scale;
     if (scale != 1) {
-      tbb::enumerable_thread_specific<LinearFinder> finders(source_->precision, source_->math);
+      tbb::enumerable_thread_specific<LinearParameters> finders;
       in_units_.resize(source_->expressions.size());
       tbb::parallel_for(std::size_t{0}, in_units_.size(), [&](std::size_t e) {
-        const std::span<const std::uint32_t> linear = finders.local().of(source_->expressions[e]);
+        const std::span<const std::uint32_t> linear = finders.local().find(source_->expressions[e]);
         in_units_[e].assign(linear.begin(), linear.end());
       });
       source_ = std::make_shared<const ProgramSource>(inUnits(*source_, 1 / scale, in_units_));
@@ -204,18 +188,17 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   refinable_.resize(entries_.size());
   const bool has_scale = isScaled(options_.loss);
   struct Finder {
-    Finder(Precision precision, Math math) : linear(precision, math) {}
-    LinearFinder linear;
+    LinearParameters linear;
     std::vector<double> start;
   };
-  tbb::enumerable_thread_specific<Finder> finders(given.precision, given.math);
+  tbb::enumerable_thread_specific<Finder> finders;
   tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
     if (fails[e]) return;
     std::span<const std::uint32_t> linear;
     // Other losses are no squares of the residuals that linear parameters minimise.
     Finder& finder = finders.local();
     std::pmr::monotonic_buffer_resource& memory = memory_.local();
-    if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.of(source_->expressions[e]);
+    if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.find(source_->expressions[e]);
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
       entries_[e * start_count + s] = std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
