@@ -213,9 +213,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
-        choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
-            held out, if any) is within a few per cent of the least; ``"loss"`` that with the least loss; a
-            number the one with the least loss of this complexity or less, or the simplest if there is none.
+        choose: The formula of the front that predicts. ``"evidence"``: that which explains most of `y` for its length. With
+            `held_out`, or a loss of your own, it means ``"balance"``: the simplest of those whose loss (over the rows held
+            out, if any) is within 5 % of the least. ``"loss"``: that with the least loss. A number: the one with the least
+            loss of this complexity or less, or the simplest if there is none. A function: it is given `front_`, and gives
+            one of its formulas.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
         precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
@@ -242,7 +244,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
                  loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,
-                 offspring: int | None = None, rows: int | None = None, choose: str | int = "balance",
+                 offspring: int | None = None, rows: int | None = None, choose: Any = "evidence",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
                  checkpoint: Any = None, verbose: bool | int = 0):
         _keep(self, locals())
@@ -265,7 +267,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._check_finite(X)
         y = column_of(y, "y")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        self._check_choice()
         options = self._options(y)
         options.begun = begun
         found = run_search(X, y, weights, self._names(), options, self.checkpoint, flag(self.verbose, "verbose"))
@@ -337,29 +338,23 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0] + 1}, column "
                            f"{names[column]!r}; leave these rows out, or impute the values")
 
-    def _check_choice(self) -> None:
-        if not isinstance(self.choose, str):
-            whole(self.choose, "choose", 1)
-        elif self.choose not in ("balance", "loss"):
-            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
-
     def _choice(self, found: Any) -> Formula:
-        if self.choose == "balance":
-            return found.front[found.chosen]
-        if self.choose == "loss":
-            return found.front[-1]
-        if self.choose < found.front[0].complexity:
+        if callable(self.choose):
+            chosen = self.choose(list(found.front))
+            if chosen not in found.front:
+                raise InvalidError(f"choose gave {chosen!r}, expected one of the formulas that it was given")
+            return chosen
+        if not isinstance(self.choose, str) and self.choose < found.front[0].complexity:
             warnings.warn(f"choose is {self.choose}, but the simplest formula has a complexity of "
                           f"{found.front[0].complexity}: it predicts", RuntimeWarning, stacklevel=3)
-            return found.front[0]
-        return self._best(self.choose)
+        return found.front[found.chosen]
 
     def _options(self, y: np.ndarray) -> Any:
         if self.random_state is None and self.checkpoint is not None:
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
-        own = ("choose", "random_state", "checkpoint", "verbose")
+        own = ("random_state", "checkpoint", "verbose")
         # A subclass may have other parameters, and fewer.
         names = [name for name in SymbolicRegressor._get_param_names() if name not in own]
         given = {name: getattr(self, name) for name in names}

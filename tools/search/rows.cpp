@@ -98,6 +98,24 @@ Status checkFinite(const DataView& data) {
       {}};
 }
 
+std::size_t countRows(const DataView& data) noexcept {
+  if (!data.weights) return data.target->size;
+  std::size_t count = 0;
+  for (std::size_t row = 0; row < data.weights->size; ++row) count += valueAt(*data.weights, row) > 0 ? 1 : 0;
+  return count;
+}
+
+RowSet joinRows(const RowSet& first, const RowSet& second) {
+  RowSet all = first;
+  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (std::size_t c = 0; c < all.columns.size(); ++c) append(all.columns[c], second.columns[c]);
+  append(all.target, second.target);
+  append(all.weights, second.weights);
+  return all;
+}
+
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed) {
   // Selection sampling: D. E. Knuth, The Art of Computer Programming, volume 2, 3.4.2, algorithm S.
   std::vector<std::size_t> drawn;

@@ -35,6 +35,12 @@ RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
 /// must be equally long.
 Status checkFinite(const DataView& data);
 
+/// The rows of a weight above 0.
+std::size_t countRows(const DataView& data) noexcept;
+
+/// The rows of one set, then those of another of the same columns.
+RowSet joinRows(const RowSet& first, const RowSet& second);
+
 /// `count` different numbers below `rows`, ascending; each such set with the same probability. `count` <= `rows`.
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed);
 

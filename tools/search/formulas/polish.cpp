@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 
+#include "tools/search/formulas/evidence.h"
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/screen.h"
 
@@ -85,6 +86,7 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
+  polisher.rows_ = static_cast<double>(countRows(data.searched));
   return polisher;
 }
 
@@ -193,6 +195,48 @@ void Polisher::judge(std::span<Formula> formulas) const {
   }
 }
 
+/// Sets evidence, BIC and R2 of formulas whose losses are known. The constants' errors come from one pass of a fit.
+void Polisher::weigh(std::span<Formula> formulas, double floor) const {
+  if (formulas.empty()) return;
+  std::vector<Expression> expressions;
+  std::vector<Variant> variants;
+  for (const Formula& formula : formulas) {
+    expressions.push_back(formula.expression);
+    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
+  }
+  const bool is_share = !rules_.loss.custom && rules_.loss.kind == LossKind::kNmse;
+  const Losses r2 = is_share ? Losses{} : engine_.loss(engine_.compile(expressions), *searched_, {}, {.kind = LossKind::kR2}).value();
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    const double share = is_share ? 1 - formulas[i].loss : r2.values[i];
+    formulas[i].r2 = std::isfinite(share) ? share : std::numeric_limits<double>::quiet_NaN();
+  }
+  const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
+  if (!likelihood) return;
+  const EvidenceTerms terms{.rows = rows_, .floor = floor, .symbols = rules_.grammar.symbols()};
+  // Errors shrink with the root of the rows.
+  const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
+  std::vector<Variant> fits = variants;
+  fit(fits, 1);
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    std::vector<WeighedConstant> constants;
+    for (std::size_t p = 0; p < variants[i].values.size(); ++p) {
+      constants.push_back({variants[i].values[p], fits[i].errors[p] * shrinking});
+    }
+    for (const Token& token : variants[i].tree) {
+      if (token.kind == Token::Kind::kConstant) constants.push_back({.value = token.value, .is_fitted = false});
+    }
+    search::weigh(formulas[i], *likelihood, constants, terms);
+  }
+}
+
+Front Polisher::weighed(const Front& front) const {
+  std::vector<Formula> formulas = front.formulas();
+  weigh(formulas, front.floor());
+  Front result = front.emptied();
+  for (Formula& formula : formulas) result.add(std::move(formula));
+  return result;
+}
+
 /// The loss up to which a formula is as good as one of loss `loss`, if losses up to `rounding` are rounding.
 double Polisher::limitOf(double loss, double rounding) noexcept {
   return std::max(loss + kHarm * std::fabs(loss), rounding);
@@ -224,10 +268,10 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   judge(exact);
   std::ranges::move(exact, std::back_inserter(formulas));
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    note(formulas[i], owners[i]);
-    front.add(std::move(formulas[i]));
-  }
+  for (std::size_t i = 0; i < formulas.size(); ++i) note(formulas[i], owners[i]);
+  std::erase_if(formulas, [&](const Formula& formula) { return !front.takes(formula); });
+  weigh(formulas, front.floor());
+  for (Formula& formula : formulas) front.add(std::move(formula));
   return least;
 }
 
@@ -281,8 +325,9 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
   return numbers;
 }
 
-std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) {
-  std::vector<Variant> rounder = variant.shortened();
+std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) {
+  std::vector<Variant> rounder;
+  if (structure == Structure::kFree) rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };
@@ -344,11 +389,28 @@ std::vector<double> Polisher::roundingOf(std::span<const Variant> variants, doub
   return rounding;
 }
 
-Front Polisher::round(const Front& front) const {
+Front Polisher::round(const Front& front) const { return roundAs(Structure::kFree, front); }
+
+Front Polisher::refit(const Front& front) const {
+  Front all = front.emptied();
+  for (Formula formula : front.formulas()) {
+    judge(std::span(&formula, 1));
+    Front one = front.emptied();
+    one.add(formula);
+    one = roundAs(Structure::kKept, one);
+    if (one.empty()) continue;
+    Formula best = *one.best();
+    best.held_out = formula.held_out;
+    all.add(std::move(best));
+  }
+  return all;
+}
+
+Front Polisher::roundAs(Structure structure, const Front& front) const {
   Front rounded = front;
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<double> constants;
-    rounded = roundOnce(rounded, constants);
+    rounded = roundOnce(structure, rounded, constants);
     // Simplifying may have computed others of them, which are not round.
     const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
       return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
@@ -362,7 +424,7 @@ Front Polisher::round(const Front& front) const {
 }
 
 /// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
+Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const {
   struct Formed {
     Variant variant;
     double least;     ///< the loss of the best variant that was seen
@@ -383,7 +445,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, isExact(formed[i].variant))) {
+      for (Variant& trial : rounderThan(structure, formed[i].variant, isExact(formed[i].variant))) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -410,7 +472,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
       if (token.kind == Token::Kind::kConstant) constants.push_back(std::fabs(token.value));
     }
   }
-  Front rounded(front.floor());
+  Front rounded = front.emptied();
   const std::vector<double> losses = addTo(rounded, results);
   // A formula that was rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,13 @@ class Polisher {
   /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h).
   Front round(const Front& front) const;
 
+  /// The formulas of `front`, which other rows were searched for, with constants that are fitted to the rows of this
+  /// Polisher and rounded. Their structure and what held-out rows said of them stay.
+  Front refit(const Front& front) const;
+
+  /// The same formulas with their evidence, BIC and R2 on these rows.
+  Front weighed(const Front& front) const;
+
  private:
   struct Forms;
 
@@ -72,13 +80,16 @@ class Polisher {
   std::vector<Variant> scaledVariantsOf(std::span<const Finalist> finalists) const;
   Forms formsOf(const Variant& variant) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
-  Front roundOnce(const Front& front, std::vector<double>& constants) const;
+  enum class Structure : std::uint8_t { kFree, kKept };
+  Front roundAs(Structure structure, const Front& front) const;
+  Front roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
   static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
-  static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
+  static std::vector<Variant> rounderThan(Structure structure, const Variant& variant, bool is_exact);
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
+  void weigh(std::span<Formula> formulas, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
@@ -88,6 +99,7 @@ class Polisher {
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
   double rounding_ = 0;  ///< the loss of predictions that are off by their own rounding
+  double rows_ = 0;      ///< that are searched and have a weight above 0
 };
 
 }  // namespace srjit::search
