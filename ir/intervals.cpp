@@ -14,8 +14,8 @@ namespace srjit {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-// Moves from a computed end: an operation of IEEE 754 is off by half a unit; a function by one (functions.def), where the
-// interval's value is computed and where a kernel's is.
+// Moves from a computed end: an operation of IEEE 754 is off by half a unit; a function by one (functions.def), where
+// the interval's value is computed and where a kernel's is.
 constexpr int kOperationSteps = 1, kFunctionSteps = 3;
 
 /// The domain for the rows of ops.def.
@@ -91,8 +91,12 @@ class Range {
   friend Range ceil(const Range& x) { return step(x, std::ceil); }
   friend Range rint(const Range& x) { return step(x, std::rint); }
 
-  friend Range sin(const Range& x) { return wave(x, [](double v) { return real::sin(v); }, std::numbers::pi / 2); }
-  friend Range cos(const Range& x) { return wave(x, [](double v) { return real::cos(v); }, 0); }
+  friend Range sin(const Range& x) {
+    return wave(x, [](double v) { return real::sin(v); }, std::numbers::pi / 2);
+  }
+  friend Range cos(const Range& x) {
+    return wave(x, [](double v) { return real::cos(v); }, 0);
+  }
   friend Range tan(const Range& x) {
     if (x.isEmpty()) return onlyNan();
     if (!x.isTame() || x.hasPoint(std::numbers::pi / 2, std::numbers::pi)) {
@@ -183,9 +187,7 @@ class Range {
     const bool is_open = x.nan || y.nan;
     return {may_be_true && !x.isEmpty() && !y.isEmpty(), is_open || !must_be_true};
   }
-  static Range step(const Range& x, double (*f)(double)) {
-    return x.isEmpty() ? x : Range(f(x.low), f(x.high), x.nan);
-  }
+  static Range step(const Range& x, double (*f)(double)) { return x.isEmpty() ? x : Range(f(x.low), f(x.high), x.nan); }
 
   /// Whether offset + k period may be within, for a whole k.
   bool hasPoint(double offset, double period) const {
@@ -231,10 +233,10 @@ class Range {
 };
 
 // All other functions of one operand are monotone. Hidden friends of Range are better matches than these templates.
-#define SRJIT_ARITY_1(id)                                                                      \
-  template <std::same_as<Range> T>                                                             \
-  [[maybe_unused]] T id(const T& x) {                                                          \
-    return Range::monotone(Function::k_##id, [](double v) { return real::id(v); }, x);         \
+#define SRJIT_ARITY_1(id)                                                              \
+  template <std::same_as<Range> T>                                                     \
+  [[maybe_unused]] T id(const T& x) {                                                  \
+    return Range::monotone(Function::k_##id, [](double v) { return real::id(v); }, x); \
   }
 #define SRJIT_ARITY_2(id)
 #define SRJIT_ARITY_3(id)

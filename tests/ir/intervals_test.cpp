@@ -40,8 +40,12 @@ double randomWithin(const Interval& interval, Random& random) {
   const auto [low, high, nan] = interval;
   if (nan) return std::nan("");
   if (random.chance(0.2)) return random.chance(0.5) ? low : high;
-  const double some[] = {low / 2 + high / 2, low + random.between(0.0, 1.0) * (high - low), std::floor(high),
-                         std::copysign(random.magnitude(-40, 40), randomValue(random, Spread::kTame)), 0.0, -0.0};
+  const double some[] = {low / 2 + high / 2,
+                         low + random.between(0.0, 1.0) * (high - low),
+                         std::floor(high),
+                         std::copysign(random.magnitude(-40, 40), randomValue(random, Spread::kTame)),
+                         0.0,
+                         -0.0};
   const double value = some[random.below(std::size(some))];
   return std::isnan(value) ? high : std::clamp(value, low, high);
 }

@@ -244,9 +244,10 @@ Runner defineSearch(CLI::App& app) {
                 search::canMinimise);
   addGrammarOptions(app, *options);
   addEffortOptions(app, options->search);
-  app.add_option("--choose", options->choose,
-                 "the formula to show: that of the largest evidence; the simplest within 5 % of the least loss; that of "
-                 "the least loss, of a complexity of N at most")
+  app.add_option(
+         "--choose", options->choose,
+         "the formula to show: that of the largest evidence; the simplest within 5 % of the least loss; that of "
+         "the least loss, of a complexity of N at most")
       ->type_name("evidence|balance|loss|N")
       ->capture_default_str();
   addOutOption(app, options->evaluation.out);
@@ -261,7 +262,8 @@ Runner defineSearch(CLI::App& app) {
       ->type_name("FILE");
   app.footer(
       "Searches formulas for the target. Writes a line complexity,loss,held_out,evidence,bic,r2,formula for each that\n"
-      "no simpler one is as good as, the simplest first. The same seed, generations and data give the same formulas, on every number\n"
+      "no simpler one is as good as, the simplest first. The same seed, generations and data give the same formulas, "
+      "on every number\n"
       "of threads and GPUs. Ctrl-C ends the search with what it has; docs/search.md has the method.\n"
       "Examples:\n"
       "  sr-jit search --data planets.csv --target period --seconds 10\n"

@@ -167,12 +167,16 @@ std::string fitToAllRows(Front& front, const SearchSetup& setup, const std::stop
     refitted = Polisher::create(setup.wide, {view, fitted}, setup.links, rules).withStop(closed).refit(front);
   });
   if (!refitted || closed.stop_requested()) {
-    return fmt::format("constants are fitted to the {} rows that were searched, and losses are over them; there was no "
-                       "time to fit to the {} rows held out, too", searched, held);
+    return fmt::format(
+        "constants are fitted to the {} rows that were searched, and losses are over them; there was no "
+        "time to fit to the {} rows held out, too",
+        searched, held);
   }
   if (!refitted->empty()) front = *std::move(refitted);
-  return fmt::format("constants are fitted to all {} rows, and losses are over them; held_out is over {} rows, before "
-                     "constants were fitted to them", searched + held, held);
+  return fmt::format(
+      "constants are fitted to all {} rows, and losses are over them; held_out is over {} rows, before "
+      "constants were fitted to them",
+      searched + held, held);
 }
 
 }  // namespace

@@ -38,6 +38,6 @@ void polishCandidates(std::span<const Candidate> candidates, const Polisher& pol
 /// time, of none. Gives sentences for the user: what there was no time for, and which rows losses are over. Without a
 /// request the result depends on `state` only. Throws what the polisher throws.
 std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                       const Polisher& polisher, const std::stop_token& closed);
+                                     const Polisher& polisher, const std::stop_token& closed);
 
 }  // namespace srjit::search

@@ -11,8 +11,8 @@
 
 namespace srjit::search {
 
-/// A table as RFC 4180 has it, with lines that end in '\n': complexity,loss,held_out,evidence,bic,r2,formula. Losses read
-/// back as they are; evidence, BIC and R2 have six digits. A NaN is an empty cell, and the formula is infix.
+/// A table as RFC 4180 has it, with lines that end in '\n': complexity,loss,held_out,evidence,bic,r2,formula. Losses
+/// read back as they are; evidence, BIC and R2 have six digits. A NaN is an empty cell, and the formula is infix.
 std::string csvText(const Front& front, const ColumnNames& columns);
 
 /// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null where they are not

@@ -1,4 +1,5 @@
-// How much of the target a formula explains for its length: a description length, from which the front's choice follows.
+// How much of the target a formula explains for its length: a description length, from which the front's choice
+// follows.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +38,10 @@ std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept;
 ///
 /// The evidence is the negative description length in nats, up to a number that all formulas share (D. J. Bartlett,
 /// H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", arXiv 2211.11461, section II):
-///  - the data: the negative logarithm of the likelihood, with the noise estimated from the formula's own residuals. Its
-///    variance is the sum of squares by n - p rather than n: the marginal likelihood over an unknown scale. With as many
-///    constants as rows the evidence is minus infinity.
+///  - the data: the negative logarithm of the likelihood, with the noise estimated from the formula's own residuals.
+///  Its
+///    variance is the sum of squares by n - p rather than n: the marginal likelihood over an unknown scale. With as
+///    many constants as rows the evidence is minus infinity.
 ///  - each constant: log(|c| / error), the digits that the data support, but no more than the decimal digits that it
 ///    has, and log 2 at least.
 ///  - each token: kTokenShare log(symbols). Most sequences of symbols are no formulas or equal to another, so a token

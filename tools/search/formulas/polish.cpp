@@ -22,6 +22,7 @@ constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
 constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
 constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
 constexpr double kLeastDeterminant = 1e-12;
+constexpr double kLawLeaves = 0.01, kLawRows = 100;  // the share of the variance, and rows
 
 /// The best a and b of a + b f by least squares, and the best b of b f.
 struct Scaling {
@@ -85,6 +86,7 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
+  polisher.near_ = std::make_shared<const Neighbourhood>(data.fitted);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   polisher.rows_ = static_cast<double>(countRows(data.searched));
   return polisher;
@@ -205,7 +207,8 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
     variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
   }
   const bool is_share = !rules_.loss.custom && rules_.loss.kind == LossKind::kNmse;
-  const Losses r2 = is_share ? Losses{} : engine_.loss(engine_.compile(expressions), *searched_, {}, {.kind = LossKind::kR2}).value();
+  const Losses r2 =
+      is_share ? Losses{} : engine_.loss(engine_.compile(expressions), *searched_, {}, {.kind = LossKind::kR2}).value();
   for (std::size_t i = 0; i < formulas.size(); ++i) {
     const double share = is_share ? 1 - formulas[i].loss : r2.values[i];
     formulas[i].r2 = std::isfinite(share) ? share : std::numeric_limits<double>::quiet_NaN();
@@ -242,8 +245,13 @@ double Polisher::limitOf(double loss, double rounding) noexcept {
   return std::max(loss + kHarm * std::fabs(loss), rounding);
 }
 
+bool Polisher::isSound(const Formula& formula, double floor) const {
+  const bool is_law = formula.loss <= floor || (formula.r2 >= 1 - kLawLeaves && rows_ >= kLawRows);
+  return is_law || near_->isSound(formula.expression);
+}
+
 /// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
-/// loss of each.
+/// loss of each, infinite if no form is sound.
 std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   std::vector<Formula> formulas, exact;
   std::vector<std::size_t> owners;
@@ -268,10 +276,23 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   judge(exact);
   std::ranges::move(exact, std::back_inserter(formulas));
-  for (std::size_t i = 0; i < formulas.size(); ++i) note(formulas[i], owners[i]);
-  std::erase_if(formulas, [&](const Formula& formula) { return !front.takes(formula); });
-  weigh(formulas, front.floor());
-  for (Formula& formula : formulas) front.add(std::move(formula));
+  std::ranges::fill(least, std::numeric_limits<double>::infinity());
+  std::vector<Formula> taken;
+  std::vector<std::size_t> takers;
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    if (!front.takes(formulas[i])) {
+      note(formulas[i], owners[i]);
+      continue;
+    }
+    taken.push_back(std::move(formulas[i]));
+    takers.push_back(owners[i]);
+  }
+  weigh(taken, front.floor());
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (!front.empty() && !isSound(taken[i], front.floor())) continue;
+    note(taken[i], takers[i]);
+    front.add(std::move(taken[i]));
+  }
   return least;
 }
 

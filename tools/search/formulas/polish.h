@@ -14,6 +14,7 @@
 #include "passes/simplify_expression.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
+#include "tools/search/formulas/neighbourhood.h"
 #include "tools/search/formulas/variant.h"
 #include "tools/search/link.h"
 #include "tools/search/rows.h"
@@ -56,7 +57,9 @@ class Polisher {
 
   /// Adds to `front` the formulas that the finalists become, if they belong there: g^-1(b f) and g^-1(a + b f) if
   /// finalists are scaled, else g^-1(f); with the constants fitted in f64, and simplified as far as that does not raise
-  /// the loss. A finalist that cannot be fitted is left out.
+  /// the loss. A finalist that cannot be fitted is left out. So is a formula that is not sound near the rows
+  /// (neighbourhood.h), unless the front is empty or the formula is a law: its loss is rounding, or it leaves at most a
+  /// hundredth of the variance of a hundred rows or more.
   void polish(std::span<const Finalist> finalists, Front& front) const;
 
   /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its
@@ -90,6 +93,7 @@ class Polisher {
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
   void weigh(std::span<Formula> formulas, double floor) const;
+  bool isSound(const Formula& formula, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
@@ -98,8 +102,9 @@ class Polisher {
   Simplifier simplifier_;  ///< by rules that write what the grammar admits
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
-  double rounding_ = 0;  ///< the loss of predictions that are off by their own rounding
-  double rows_ = 0;      ///< that are searched and have a weight above 0
+  std::shared_ptr<const Neighbourhood> near_;  ///< of these rows
+  double rounding_ = 0;                        ///< the loss of predictions that are off by their own rounding
+  double rows_ = 0;                            ///< that are searched and have a weight above 0
 };
 
 }  // namespace srjit::search
