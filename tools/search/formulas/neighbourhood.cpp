@@ -14,6 +14,7 @@ namespace srjit::search {
 namespace {
 
 constexpr std::size_t kMostRows = 512;
+constexpr double kShrinking = 3;         // of the end of a column towards 0
 constexpr double kWidening = 0.1;        // of a range
 constexpr double kModerate = 10;         // ranges of the target
 constexpr double kSmallShare = 0x1p-14;  // of a side of the box
@@ -26,8 +27,8 @@ Interval rangeOf(std::span<const double> values) {
 Interval widened(const Interval& range) {
   const double step = kWidening * (range.high - range.low);
   const double low = range.low - step, high = range.high + step;
-  return {range.low >= 0 ? std::max(low, (1 - kWidening) * range.low) : low,
-          range.high <= 0 ? std::min(high, (1 - kWidening) * range.high) : high};
+  return {range.low >= 0 ? std::max(low, range.low / kShrinking) : low,
+          range.high <= 0 ? std::min(high, range.high / kShrinking) : high};
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace srjit::search {
 
-/// The box of the columns, each widened by a tenth of its range at either end; an end of a column without a change of
-/// sign moves by no more than a tenth of itself, so the column keeps its sign. A place of the box is near a row if it
+/// The box of the columns, each widened by a tenth of its range at either end; a column of one sign keeps it, since its
+/// end moves to no less than a third of itself. A place of the box is near a row if it
 /// differs in no column of a formula by more than n^(-1/d) of the column's range, but at least a tenth, where n is the
 /// number of rows and d that of such columns: what separates evenly spread rows. Columns may depend on each other, and
 /// where no row is near, such as beyond the pole of a / (b - c) for data with b > c, a formula may have any value.
