@@ -132,42 +132,44 @@ TEST(Choice, HeldOutRowsDecideInPlaceOfEvidence) {
   EXPECT_EQ(front.chosen()->loss, 0.4);
 }
 
-/// Whether a formula is the law but for its numbers.
-void expectLaw(const SearchResult& result, const char* shape, double tolerance, std::size_t rows) {
-  const Formula& chosen = *result.state.front.chosen();
-  const std::string text = print(chosen.expression, Language::kInfix);
-  EXPECT_LE(chosen.complexity, infix(shape).size()) << rows << " rows: " << text;
-  for (const double x : {0.0, 1.0, 2.0}) {
-    for (const double other : {0.0, 2.0}) {
-      const double row[] = {x, other, 1.0};
-      EXPECT_NEAR(evaluateReference(chosen.expression, row, {}), evaluateReference(infix(shape), row, {}), tolerance)
-          << rows << " rows: " << text;
-    }
+/// Rows of 4 x0 - 2 with noise that is nearly normal, of variance 1; x1 and x2 have no part in it.
+RowSet noisyLine(std::size_t count, std::uint64_t seed) {
+  RowSet rows;
+  rows.columns.resize(3);
+  Random random(seed);
+  for (std::size_t r = 0; r < count; ++r) {
+    for (auto& column : rows.columns) column.push_back(random.between(0.0, 3.0));
+    double noise = 0;
+    for (int i = 0; i < 12; ++i) noise += random.between(-0.5, 0.5);
+    rows.target.push_back(4 * rows.columns[0][r] - 2 + noise);
   }
+  return rows;
 }
 
-// The law that made the choice of 5 % take sines of large frequencies on small tables.
+// By 5 % of the loss, small tables had sines of large frequencies.
 TEST(Choice, OfSmallNoisyTablesIsTheLaw) {
+  const Expression law = infix("4 * x0 - 2");
+  int laws = 0;
   for (const std::size_t count : {32, 47}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-      RowSet rows;
-      rows.columns.resize(3);
-      Random random(seed);
-      for (std::size_t r = 0; r < count; ++r) {
-        for (auto& column : rows.columns) column.push_back(random.between(0.0, 3.0));
-        double noise = 0;
-        for (int i = 0; i < 12; ++i) noise += random.between(-0.5, 0.5);
-        rows.target.push_back(4 * rows.columns[0][r] - 2 + noise);
-      }
+      const RowSet rows = noisyLine(count, seed);
       SearchOptions options = smallOptions();
       options.seed = seed;
       SearchResult result = search(rows.view(), options).value();
-      expectLaw(result, "4 * x0 - 2", 1.5, count);
-      const std::size_t complexity = result.state.front.chosen()->complexity;
+      const Formula chosen = *result.state.front.chosen();
+      laws += chosen.complexity == law.size() ? 1 : 0;
+      for (const double x : {0.0, 1.0, 2.0, 3.0}) {
+        for (const double other : {0.0, 2.0}) {
+          const double row[] = {x, other, 3 - other};
+          EXPECT_NEAR(evaluateReference(chosen.expression, row, {}), evaluateReference(law, row, {}), 1.6)
+              << count << " rows: " << print(chosen.expression, Language::kInfix);
+        }
+      }
       result.state.front.choose({Choice::Rule::kBalance});
-      EXPECT_GT(result.state.front.chosen()->complexity, complexity) << "so this test can fail";
+      EXPECT_GT(result.state.front.chosen()->complexity, chosen.complexity);
     }
   }
+  EXPECT_GE(laws, 5) << "of 6; noise may look like a curve";
 }
 
 TEST(Choice, AWeightOrARobustLossHasAnEvidence) {
