@@ -14,7 +14,7 @@ import numpy as np
 from ._arrays import column_of, first_text, name_of
 from ._engine import Engine
 from ._errors import InvalidError
-from ._expressions import Population, parse
+from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
 from ._search import Formula, flag, options_of, run_search, whole
@@ -70,6 +70,13 @@ def _seed_of(random_state: Any) -> int:
     except ValueError:
         raise InvalidError(f"random_state is {random_state!r}, expected a whole number, a RandomState, a Generator or "
                            "None") from None
+
+
+def _widened(X: np.ndarray) -> np.ndarray:
+    """The box of the rows, as `outside` has it. A column of one sign ends at a third of its value next to 0 at most."""
+    least, most = X.min(axis=0), X.max(axis=0)
+    low, high = least - (most - least) / 10, most + (most - least) / 10
+    return np.stack([np.where(least >= 0, np.maximum(low, least / 3), low), np.where(most <= 0, np.minimum(high, most / 3), high)])
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
@@ -218,6 +225,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             out, if any) is within 5 % of the least. ``"loss"``: that with the least loss. A number: the one with the least
             loss of this complexity or less, or the simplest if there is none. A function: it is given `front_`, and gives
             one of its formulas.
+        outside: What `predict` does with a row outside the box of the data, whose sides go from the least to the largest value
+            of a column, widened by a tenth of that range, without a change of sign. ``"formula"``: it evaluates the formula
+            there. ``"clamp"``: it takes the nearest value within the box. ``"nan"``: it gives NaN, if the formula has that
+            column.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
         precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
@@ -230,6 +241,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         verbose: Whether lines on the standard error tell of the formula that would be chosen so far.
 
     Attributes:
+        box_: The least and the largest value of each column that `outside` admits, shape (2, columns).
         front_: A list of `srjit.Formula`: each has the least loss of its complexity or less, in the order of complexity.
         chosen_: That of these which predicts.
         expression_: Its text.
@@ -244,7 +256,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
                  loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,
-                 offspring: int | None = None, rows: int | None = None, choose: Any = "evidence",
+                 offspring: int | None = None, rows: int | None = None, choose: Any = "evidence", outside: str = "formula",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
                  checkpoint: Any = None, verbose: bool | int = 0):
         _keep(self, locals())
@@ -266,11 +278,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         X, y = _checked(self, X, y, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
         self._check_finite(X)
         y = column_of(y, "y")
+        if self.outside not in ("formula", "clamp", "nan"):
+            raise InvalidError(f"outside is {self.outside!r}, expected 'formula', 'clamp' or 'nan'")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         options = self._options(y)
         options.begun = begun
         found = run_search(X, y, weights, self._names(), options, self.checkpoint, flag(self.verbose, "verbose"))
         self.front_ = found.front
+        self.box_ = _widened(X)
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
         self.n_iter_ = found.generations
@@ -294,8 +309,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         formula = self._formula(complexity)
         X = _checked(self, X, reset=False)
         engine = default_engine(self.device, "f64")
-        program = engine.compile(parse(formula.expression, names=self._names()), expected_rows=X.shape[0])
-        return engine.predict(program, engine.upload(X))[0]
+        parsed = parse(formula.expression, names=self._names())
+        program = engine.compile(parsed, expected_rows=X.shape[0])
+        if self.outside == "formula":
+            return engine.predict(program, engine.upload(X))[0]
+        within = np.clip(X, *self.box_)
+        predictions = engine.predict(program, engine.upload(within))[0]
+        if self.outside == "nan":
+            used = [VARIABLE - code for code in parsed.codes if code <= VARIABLE]
+            predictions = np.where((X == within)[:, used].all(axis=1), predictions, np.nan)
+        return predictions
 
     def sympy(self, complexity: int | None = None, *, real: bool = False) -> Any:
         """The chosen formula, or the best one of at most this complexity, as an expression of SymPy.
@@ -354,7 +377,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
-        own = ("random_state", "checkpoint", "verbose")
+        own = ("outside", "random_state", "checkpoint", "verbose")
         # A subclass may have other parameters, and fewer.
         names = [name for name in SymbolicRegressor._get_param_names() if name not in own]
         given = {name: getattr(self, name) for name in names}
