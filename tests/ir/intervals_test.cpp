@@ -1,5 +1,5 @@
 // Intervals of expressions against values within their boxes.
-#include "ir/intervals.h"
+#include "ir/numbers/intervals.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
 #include "ir/reference.h"
 #include "ir/text.h"
 #include "tests/generators/data.h"

@@ -10,11 +10,6 @@
 namespace srjit::search {
 namespace {
 
-double valueAt(const ColumnView& column, std::size_t row) {
-  return column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
-                                        : static_cast<const double*>(column.data)[row];
-}
-
 /// Rows, ascending, in which a column is not finite.
 std::vector<std::size_t> openRows(const ColumnView& column) {
   std::vector<std::size_t> rows;
@@ -32,6 +27,11 @@ std::vector<double> gatherColumn(const ColumnView& column, std::span<const std::
 }
 
 }  // namespace
+
+double valueAt(const ColumnView& column, std::size_t row) {
+  return column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
+                                        : static_cast<const double*>(column.data)[row];
+}
 
 DataView RowSet::view() const {
   DataView view{.columns = {columns.begin(), columns.end()}, .target = ColumnView(target), .names = names};

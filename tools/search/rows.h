@@ -27,6 +27,8 @@ struct RowSet {
   DataView view() const;
 };
 
+double valueAt(const ColumnView& column, std::size_t row);
+
 /// The rows with these numbers, in their order. `data` must have a target, and such rows.
 RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
 

@@ -150,7 +150,7 @@ RowSet noisyLine(std::size_t count, std::uint64_t seed) {
 TEST(Choice, OfSmallNoisyTablesIsTheLaw) {
   const Expression law = infix("4 * x0 - 2");
   int laws = 0;
-  for (const std::size_t count : {32, 47}) {
+  for (const std::size_t count : {std::size_t{32}, std::size_t{47}}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       const RowSet rows = noisyLine(count, seed);
       SearchOptions options = smallOptions();
@@ -234,10 +234,11 @@ RowSet rowsOfDifference(std::size_t count, bool apart) {
 }
 
 TEST(Neighbourhood, FindsPolesAndUndefinedValues) {
-  const Neighbourhood near(rowsOfDifference(200, false));
+  const RowSet rows = rowsOfDifference(200, false);
+  const Neighbourhood near(rows.view());
   for (const char* sound : {"x0", "x0 + x1 * x2", "1 / x0", "1 / (x0 + x1)", "1 / x0^2", "log(x1)", "sqrt(x0)",
                             "x0 / (x1^2 - 3 * x1 + 4)", "x0 / (1 + (x1 - x2)^2)", "sin(x1 - x2) / (x1 - x2)",
-                            "x0 / (x1 - 4)", "exp(x0)", "2.5", "log((x0 - 2)^2 + 0.01)"}) {
+                            "x0 / (x1 - 4)", "exp(x0) / 3", "2.5", "log((x0 - 2)^2 + 0.01)"}) {
     EXPECT_TRUE(near.isSound(infix(sound))) << sound;
   }
   for (const char* unsound : {"1 / (x0 - 2)", "x0 + 0.01 / (x1 - 2.3456)", "x0 / (x1 - x2)", "log(x0 - 1.5)",
@@ -248,7 +249,8 @@ TEST(Neighbourhood, FindsPolesAndUndefinedValues) {
 }
 
 TEST(Neighbourhood, ThereIsNoneWhereNoRowsAre) {
-  const Neighbourhood near(rowsOfDifference(400, true));
+  const RowSet rows = rowsOfDifference(400, true);
+  const Neighbourhood near(rows.view());
   EXPECT_TRUE(near.isSound(infix("x0 / (x1 - x2)")));
   EXPECT_TRUE(near.isSound(infix("sqrt(x1 - x2)")));
   EXPECT_FALSE(near.isSound(infix("x0 / (x1 - x2 - 1.7)")));
@@ -262,7 +264,7 @@ TEST(Neighbourhood, AColumnKeepsItsSign) {
     rows.columns[1].push_back(-r);
     rows.target.push_back(1 / (0.01 + r));
   }
-  const Neighbourhood near(rows);
+  const Neighbourhood near(rows.view());
   EXPECT_TRUE(near.isSound(infix("1 / x0")));
   EXPECT_TRUE(near.isSound(infix("sqrt(neg(x1)) + log(x0)")));
   EXPECT_FALSE(near.isSound(infix("100 / x1")));

@@ -10,7 +10,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kTokenShare = 0.6;
+constexpr double kTokenShare = 0.65;
 
 /// Nats of a constant.
 double lengthOf(const WeighedConstant& constant) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "ir/numbers/random.h"
@@ -13,15 +12,18 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::size_t kMostRows = 512;
 constexpr double kShrinking = 3;         // of the end of a column towards 0
 constexpr double kWidening = 0.1;        // of a range
-constexpr double kModerate = 10;         // ranges of the target
+constexpr double kModerate = 3;          // ranges of the target
 constexpr double kSmallShare = 0x1p-14;  // of a side of the box
 
-Interval rangeOf(std::span<const double> values) {
-  const auto [least, most] = std::ranges::minmax(values);
-  return {least, most};
+Interval rangeOf(const ColumnView& column) {
+  Interval range{valueAt(column, 0), valueAt(column, 0)};
+  for (std::size_t row = 1; row < column.size; ++row) {
+    range.low = std::min(range.low, valueAt(column, row));
+    range.high = std::max(range.high, valueAt(column, row));
+  }
+  return range;
 }
 
 Interval widened(const Interval& range) {
@@ -78,16 +80,16 @@ struct Neighbourhood::Search {
   }
 };
 
-Neighbourhood::Neighbourhood(const RowSet& rows) : row_count_(static_cast<double>(rows.size())) {
-  const std::size_t count = std::min(rows.size(), kMostRows);
-  for (const std::vector<double>& column : rows.columns) {
+Neighbourhood::Neighbourhood(const DataView& rows) {
+  const std::size_t all = rows.target->size, count = std::min(all, kMostRows);
+  for (const ColumnView& column : rows.columns) {
     const Interval range = rangeOf(column);
     box_.push_back(widened(range));
     ranges_.push_back(range.high - range.low);
     std::vector<double>& some = columns_.emplace_back();
-    for (std::size_t i = 0; i < count; ++i) some.push_back(column[i * rows.size() / count]);
+    for (std::size_t i = 0; i < count; ++i) some.push_back(valueAt(column, i * all / count));
   }
-  const Interval target = rangeOf(rows.target);
+  const Interval target = rangeOf(*rows.target);
   const double range = target.high > target.low ? target.high - target.low : std::max(std::fabs(target.high), 1.0);
   moderate_ = {target.low - kModerate * range, target.high + kModerate * range};
 }
@@ -105,7 +107,7 @@ bool Neighbourhood::isSound(const Expression& formula) const {
   const auto repeated = std::ranges::unique(search.used);
   search.used.erase(repeated.begin(), repeated.end());
   if (search.used.empty()) return true;
-  search.reach = std::max(kWidening, std::pow(row_count_, -1 / static_cast<double>(search.used.size())));
+  search.reach = std::max(kWidening, std::pow(columns_[0].size(), -1 / static_cast<double>(search.used.size())));
   std::vector<Search::Box> open = {box_};
   for (std::size_t boxes = 0; boxes < kMostBoxes && !open.empty(); ++boxes) {
     const Search::Box box = std::move(open.back());

@@ -1,4 +1,4 @@
-#include "ir/intervals.h"
+#include "ir/numbers/intervals.h"
 
 #include <algorithm>
 #include <array>
@@ -29,16 +29,16 @@ class Range {
   explicit Range(double number) : low(number), high(number) {
     if (std::isnan(number)) *this = onlyNan();
   }
-  Range(double least, double most, bool may_be_nan) : low(least), high(most), nan(may_be_nan) {}
+  Range(double least, double most, bool nan) : low(least), high(most), may_be_nan(nan) {}
 
   double low = 0, high = 0;
-  bool nan = false;
+  bool may_be_nan = false;
 
-  friend Range operator-(const Range& x) { return {-x.high, -x.low, x.nan}; }
+  friend Range operator-(const Range& x) { return {-x.high, -x.low, x.may_be_nan}; }
   friend Range operator+(const Range& x, const Range& y) {
     if (x.isEmpty() || y.isEmpty()) return onlyNan();
     const bool may_cancel = (x.high == kInf && y.low == -kInf) || (x.low == -kInf && y.high == kInf);
-    return outwards(x.low + y.low, x.high + y.high, x.nan || y.nan || may_cancel, kOperationSteps);
+    return outwards(x.low + y.low, x.high + y.high, x.may_be_nan || y.may_be_nan || may_cancel, kOperationSteps);
   }
   friend Range operator-(const Range& x, const Range& y) { return x + -y; }
   friend Range operator*(const Range& x, const Range& y) {
@@ -47,15 +47,15 @@ class Range {
     const auto product = [](double a, double b) { return a == 0 || b == 0 ? 0 : a * b; };
     if (&x == &y) {  // a row squares an operand
       const Range size = abs(x);
-      return outwards(size.low * size.low, size.high * size.high, x.nan, kOperationSteps);
+      return outwards(size.low * size.low, size.high * size.high, x.may_be_nan, kOperationSteps);
     }
     return hull({product(x.low, y.low), product(x.low, y.high), product(x.high, y.low), product(x.high, y.high)},
-                x.nan || y.nan || may_spoil, kOperationSteps);
+                x.may_be_nan || y.may_be_nan || may_spoil, kOperationSteps);
   }
   friend Range operator/(const Range& x, const Range& y) {
     if (x.isEmpty() || y.isEmpty()) return onlyNan();
     const bool may_spoil = x.hasInfinity() && y.hasInfinity();
-    const bool nan = x.nan || y.nan || may_spoil || (x.hasZero() && y.hasZero());
+    const bool nan = x.may_be_nan || y.may_be_nan || may_spoil || (x.hasZero() && y.hasZero());
     if (y.hasZero() || may_spoil) return {-kInf, kInf, nan};
     return hull({x.low / y.low, x.low / y.high, x.high / y.low, x.high / y.high}, nan, kOperationSteps);
   }
@@ -63,16 +63,16 @@ class Range {
 
   friend Range abs(const Range& x) {
     if (x.isEmpty() || x.low >= 0) return x;
-    return x.high <= 0 ? -x : Range(0, std::max(-x.low, x.high), x.nan);
+    return x.high <= 0 ? -x : Range(0, std::max(-x.low, x.high), x.may_be_nan);
   }
   friend Range copysign(const Range& x, const Range& y) {
     const Range size = abs(x);
-    if (size.isEmpty() || (!y.nan && y.low > 0)) return size;
-    return !y.nan && y.high < 0 ? -size : Range(-size.high, size.high, size.nan);
+    if (size.isEmpty() || (!y.may_be_nan && y.low > 0)) return size;
+    return !y.may_be_nan && y.high < 0 ? -size : Range(-size.high, size.high, size.may_be_nan);
   }
   friend Range minimum(const Range& x, const Range& y) {
     if (x.isEmpty() || y.isEmpty()) return onlyNan();
-    return {std::min(x.low, y.low), std::min(x.high, y.high), x.nan || y.nan};
+    return {std::min(x.low, y.low), std::min(x.high, y.high), x.may_be_nan || y.may_be_nan};
   }
   friend Range maximum(const Range& x, const Range& y) { return -minimum(-x, -y); }
 
@@ -84,7 +84,7 @@ class Range {
   friend Range select(const Mask& mask, const Range& x, const Range& y) {
     if (!mask.may_be_false) return x;
     if (!mask.may_be_true) return y;
-    return {std::min(x.low, y.low), std::max(x.high, y.high), x.nan || y.nan};
+    return {std::min(x.low, y.low), std::max(x.high, y.high), x.may_be_nan || y.may_be_nan};
   }
 
   friend Range floor(const Range& x) { return step(x, std::floor); }
@@ -100,9 +100,9 @@ class Range {
   friend Range tan(const Range& x) {
     if (x.isEmpty()) return onlyNan();
     if (!x.isTame() || x.hasPoint(std::numbers::pi / 2, std::numbers::pi)) {
-      return {-kInf, kInf, x.nan || x.hasInfinity()};
+      return {-kInf, kInf, x.may_be_nan || x.hasInfinity()};
     }
-    return hull({real::tan(x.low), real::tan(x.high)}, x.nan, kFunctionSteps);
+    return hull({real::tan(x.low), real::tan(x.high)}, x.may_be_nan, kFunctionSteps);
   }
   friend Range cosh(const Range& x) {
     return monotone(Function::k_cosh, [](double v) { return real::cosh(v); }, abs(x));
@@ -113,7 +113,7 @@ class Range {
       return may_be_one ? Range(1, 1, true) : onlyNan();
     }
     Range result = onlyNan();
-    result.nan = x.nan || y.nan;
+    result.may_be_nan = x.may_be_nan || y.may_be_nan;
     if (x.high >= 0) {
       result.include(powerOf(std::fabs(std::max(x.low, 0.0)), std::fabs(x.high), y));
       // A zero of either sign to an odd power.
@@ -125,13 +125,13 @@ class Range {
       result.include(std::fabs(std::fmod(y.low, 2)) == 1 ? -sizes : sizes);
       return result;
     }
-    result.nan = true;
+    result.may_be_nan = true;
     if (std::ceil(y.low) <= y.high || x.low == -kInf) result.include({-sizes.high, sizes.high, true});
     return result;
   }
   friend Range atan2(const Range& x, const Range& y) {
     if (x.isEmpty() || y.isEmpty()) return onlyNan();
-    const bool nan = x.nan || y.nan;
+    const bool nan = x.may_be_nan || y.may_be_nan;
     // Around the origin, or across the cut, it is any angle. Elsewhere a rectangle's extreme angles are at its corners.
     if (y.low <= 0 && x.hasZero()) return hull({-std::numbers::pi, std::numbers::pi}, nan, kFunctionSteps);
     return hull({real::atan2(x.low, y.low), real::atan2(x.low, y.high), real::atan2(x.high, y.low),
@@ -140,7 +140,7 @@ class Range {
   }
   friend Range mod(const Range& x, const Range& y) {
     if (x.isEmpty() || y.isEmpty() || (y.low == 0 && y.high == 0)) return onlyNan();
-    const bool nan = x.nan || y.nan || y.hasZero() || x.hasInfinity();
+    const bool nan = x.may_be_nan || y.may_be_nan || y.hasZero() || x.hasInfinity();
     if (x.low >= 0 && x.high < y.low) return {x.low, x.high, nan};
     return {std::min(y.low, 0.0), std::max(y.high, 0.0), nan};
   }
@@ -150,7 +150,7 @@ class Range {
   static Range monotone(Function function, F f, const Range& x) {
     if (x.isEmpty()) return onlyNan();
     const auto [least, most] = domainOf(function);
-    const bool nan = x.nan || x.low < least || x.high > most;
+    const bool nan = x.may_be_nan || x.low < least || x.high > most;
     if (x.high < least || x.low > most) return onlyNan();
     return hull({f(std::max(x.low, least)), f(std::min(x.high, most))}, nan, kFunctionSteps);
   }
@@ -184,10 +184,12 @@ class Range {
     return outwards(low, high, nan, steps);
   }
   static Mask compared(const Range& x, const Range& y, bool may_be_true, bool must_be_true) {
-    const bool is_open = x.nan || y.nan;
+    const bool is_open = x.may_be_nan || y.may_be_nan;
     return {may_be_true && !x.isEmpty() && !y.isEmpty(), is_open || !must_be_true};
   }
-  static Range step(const Range& x, double (*f)(double)) { return x.isEmpty() ? x : Range(f(x.low), f(x.high), x.nan); }
+  static Range step(const Range& x, double (*f)(double)) {
+    return x.isEmpty() ? x : Range(f(x.low), f(x.high), x.may_be_nan);
+  }
 
   /// Whether offset + k period may be within, for a whole k.
   bool hasPoint(double offset, double period) const {
@@ -198,9 +200,9 @@ class Range {
   template <class F>
   static Range wave(const Range& x, F f, double top) {
     if (x.isEmpty()) return onlyNan();
-    if (!x.isTame()) return {-1, 1, x.nan || x.hasInfinity()};
+    if (!x.isTame()) return {-1, 1, x.may_be_nan || x.hasInfinity()};
     constexpr double kTurn = 2 * std::numbers::pi;
-    Range r = hull({f(x.low), f(x.high)}, x.nan, kFunctionSteps);
+    Range r = hull({f(x.low), f(x.high)}, x.may_be_nan, kFunctionSteps);
     r.low = x.hasPoint(top - kTurn / 2, kTurn) ? -1 : std::max(r.low, -1.0);
     r.high = x.hasPoint(top, kTurn) ? 1 : std::min(r.high, 1.0);
     return r;
@@ -263,7 +265,7 @@ Interval evaluateInterval(const Expression& expression, std::span<const Interval
                            operands.size() > 2 ? operands[2] : none);
   };
   const Range value = foldPostfix<Range>(expression.tokens(), leaf, row);
-  return {value.low, value.high, value.nan};
+  return {value.low, value.high, value.may_be_nan};
 }
 
 }  // namespace srjit
