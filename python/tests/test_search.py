@@ -88,10 +88,10 @@ def test_names_of_columns(planets):
 def test_equal_seeds_give_equal_formulas(noisy):
     X = noisy[0]
     hard = X, np.sin(3 * X[:, 0] * X[:, 1]) + np.cos(X[:, 1] ** 2 + X[:, 0])  # no short search finds it
-    fronts = [small(generations=8, random_state=seed, threads=threads).fit(*hard).front_
+    fronts = [small(generations=40, random_state=seed, threads=threads).fit(*hard).front_
               for seed, threads in ((3, 1), (3, 2), (4, 1))]
     assert repr(fronts[0]) == repr(fronts[1]) and repr(fronts[0]) != repr(fronts[2])
-    fronts = [small(generations=8, random_state=seed).fit(*hard).front_ for seed in (2**40, np.uint64(2**40), 2**64 - 1)]
+    fronts = [small(generations=40, random_state=seed).fit(*hard).front_ for seed in (2**40, np.uint64(2**40), 2**64 - 1)]
     assert repr(fronts[0]) == repr(fronts[1]) != repr(fronts[2])
     generator = np.random.RandomState(5)
     assert small(random_state=generator).fit(*noisy).n_iter_ == 2
