@@ -270,6 +270,19 @@ TEST(Neighbourhood, AColumnKeepsItsSign) {
   EXPECT_FALSE(near.isSound(infix("100 / x1")));
 }
 
+TEST(Neighbourhood, NoFormulaOfASmallTableHasAPole) {
+  const RowSet rows = noisyLine(35, 2);
+  const DataView view = rows.view();
+  const Neighbourhood near(view);
+  SearchOptions options = smallOptions();
+  options.grammar.operators = parseOperators("add,sub,mul,div").value();
+  const SearchResult result = search(view, options).value();
+  EXPECT_GT(result.state.front.size(), 3u);
+  for (const Formula& formula : result.state.front.formulas()) {
+    EXPECT_TRUE(near.isSound(formula.expression)) << print(formula.expression, Language::kInfix);
+  }
+}
+
 // The pole of a law that its rows lie on both sides of is no fault of the formula.
 TEST(Neighbourhood, ALawMayHaveAPole) {
   RowSet rows = rowsOfDifference(300, false);
