@@ -37,18 +37,12 @@ class Slices {
   std::size_t most_, size_ = 1;
 };
 
-/// The square of the correlation of a column with the target; 0 if one of them is constant.
-double correlationSquared(std::span<const double> column, const RowSet& rows) {
-  const double y_mean = rows.targetMean();
-  double weights = 0, mean = 0;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    weights += rows.weightOf(r);
-    mean += rows.weightOf(r) * column[r];
-  }
-  mean /= weights;
+/// The square of the correlation of a column with a standardised target; 0 if one of them is constant.
+double correlationSquared(std::span<const double> column, std::span<const double> target, const RowSet& rows) {
+  const std::vector<double> deviations = standardise(column, rows).deviations;
   double xx = 0, xy = 0, yy = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double x = column[r] - mean, y = rows.target[r] - y_mean, w = rows.weightOf(r);
+    const double x = deviations[r], y = target[r], w = rows.weightOf(r);
     xx += w * x * x;
     xy += w * x * y;
     yy += w * y * y;
@@ -62,7 +56,8 @@ std::vector<std::uint32_t> bestColumns(const RowSet& rows) {
   std::vector<std::uint32_t> columns(rows.columns.size());
   std::iota(columns.begin(), columns.end(), 0U);
   std::vector<double> correlations;
-  for (const std::vector<double>& column : rows.columns) correlations.push_back(correlationSquared(column, rows));
+  const std::vector<double> target = standardise(rows.target, rows).deviations;
+  for (const auto& column : rows.columns) correlations.push_back(correlationSquared(column, target, rows));
   std::ranges::stable_sort(columns, std::greater(), [&](std::uint32_t column) { return correlations[column]; });
   columns.resize(std::min(columns.size(), kMostAtOnce));
   return columns;

@@ -31,11 +31,14 @@ constexpr std::size_t kPolishedAtOnce = 12;  // finalists
 using Clock = Timekeeper::Clock;
 
 /// Half of the islands have the first link, which is usually the target itself; the others share the rest.
-std::vector<Island> newIslands(std::size_t count, std::size_t links) {
+std::vector<Island> newIslands(std::size_t count, std::span<const Frame> frames) {
+  const auto isOther = [&](const Frame& frame) { return frame.link != frames.front().link; };
+  const auto first = static_cast<std::size_t>(std::ranges::find_if(frames, isOther) - frames.begin());
   std::vector<Island> islands(count);
   for (std::size_t i = 0; i < count; ++i) {
     islands[i].number = i;
-    if (links > 1 && i % 2 == 1) islands[i].link = 1 + i / 2 % (links - 1);
+    const bool is_other = first < frames.size() && i % 2 == 1;
+    islands[i].link = is_other ? first + i / 2 % (frames.size() - first) : i / 2 % first;
   }
   return islands;
 }
@@ -194,8 +197,8 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
   }
   SearchState state{.fingerprint = fingerprint,
                     .rows = setup.rows,
-                    .islands = newIslands(options.islands, setup.links.size()),
-                    .archives = std::vector<std::vector<Archived>>(setup.links.size()),
+                    .islands = newIslands(options.islands, setup.frames),
+                    .archives = std::vector<std::vector<Archived>>(setup.frames.size()),
                     .front = Front(setup.floor)};
   polisher.addConstant(state.front);
   return state;
@@ -206,8 +209,8 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   const SearchSetup setup = setUp(data, options, resumed ? resumed->rows : 0, timekeeper.ended());
   const RowSet* held_out = setup.held_out.size() > 0 ? &setup.held_out : nullptr;
   const DataView searched = setup.searched.view();
-  const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.links,
-                                             {setup.grammar, setup.loss, setup.is_scaled});
+  const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.frames,
+                                             {setup.grammar, setup.loss, setup.is_scaled, setup.units});
   const Polisher in_time = polisher.withStop(timekeeper.ended()), closing = polisher.withStop(timekeeper.closed());
   SearchState state = firstState(data, options, setup, polisher, std::move(resumed));
   Run run(options, setup, in_time, timekeeper, state);
