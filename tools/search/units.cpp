@@ -14,17 +14,21 @@ constexpr int kOrdinaryExponent = 16, kLeastExponentOfF32 = -90, kMostExponent =
 constexpr int kMostUnit = 1000;   // so that a unit and its reciprocal are normal numbers
 constexpr int kLevelsOfF32 = 17;  // f32 has 2^-24: 128 different numbers in the range of a column, or more
 
-/// Binary exponents of the magnitudes of numbers, 0 and those that are not finite left out.
-struct Exponents2 {
+/// Binary exponents of the magnitudes of numbers, 0 and those that are not finite left out; and that of their range.
+struct Magnitudes {
   int least = std::numeric_limits<int>::max(), most = std::numeric_limits<int>::min(), mean = 0;
-  bool areOrdinary() const { return mean >= -kOrdinaryExponent && most <= kOrdinaryExponent; }
+  std::optional<int> range = {};  ///< none if all numbers are equal
 };
 
-std::optional<Exponents2> exponentsOf(std::span<const double> values) {
-  Exponents2 all;
+std::optional<Magnitudes> magnitudesOf(std::span<const double> values) {
+  Magnitudes all;
   long sum = 0, count = 0;
+  double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
   for (const double value : values) {
-    if (value == 0 || !std::isfinite(value)) continue;
+    if (!std::isfinite(value)) continue;
+    smallest = std::min(smallest, value);
+    largest = std::max(largest, value);
+    if (value == 0) continue;
     const int exponent = std::ilogb(value);
     all.least = std::min(all.least, exponent);
     all.most = std::max(all.most, exponent);
@@ -33,6 +37,7 @@ std::optional<Exponents2> exponentsOf(std::span<const double> values) {
   }
   if (count == 0) return {};
   all.mean = static_cast<int>(std::lround(static_cast<double>(sum) / static_cast<double>(count)));
+  if (smallest < largest) all.range = std::ilogb(largest / 2 - smallest / 2) + 1;
   return all;
 }
 
@@ -143,25 +148,21 @@ Standardised standardise(std::span<const double> values, const RowSet& rows) {
 }
 
 bool fitsF32(std::span<const double> values) {
-  const std::optional<Exponents2> exponents = exponentsOf(values);
-  if (!exponents) return true;
-  if (!exponents->areOrdinary() || exponents->least < kLeastExponentOfF32) return false;
-  double least = std::numeric_limits<double>::infinity(), most = -least;
-  bool is_rounded = false;
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    least = std::min(least, value);
-    most = std::max(most, value);
-    is_rounded = is_rounded || static_cast<double>(static_cast<float>(value)) != value;
-  }
-  return !is_rounded || least == most || std::ilogb(most - least) >= exponents->most - kLevelsOfF32;
+  const std::optional<Magnitudes> of = magnitudesOf(values);
+  const auto isKept = [](double value) {
+    return !std::isfinite(value) || static_cast<double>(static_cast<float>(value)) == value;
+  };
+  if (!of) return true;
+  if (of->least < kLeastExponentOfF32 || of->most > kOrdinaryExponent || of->mean < -kOrdinaryExponent) return false;
+  return !of->range || *of->range >= of->most - kLevelsOfF32 || std::ranges::all_of(values, isKept);
 }
 
 Units Units::of(const RowSet& rows) {
   Units units;
   for (const std::vector<double>& column : rows.columns) {
-    const Exponents2 exponents = exponentsOf(column).value_or(Exponents2{0, 0, 0});
-    units.exponents_.push_back(exponents.areOrdinary() ? 0 : std::clamp(exponents.mean, -kMostUnit, kMostUnit));
+    const Magnitudes of = magnitudesOf(column).value_or(Magnitudes{});
+    const int unit = std::clamp(std::min(of.mean, of.range.value_or(of.mean)), -kMostUnit, kMostUnit);
+    units.exponents_.push_back(std::abs(unit) <= kOrdinaryExponent ? 0 : unit);
   }
   return units;
 }

@@ -35,7 +35,8 @@ bool fitsF32(std::span<const double> values);
 class Units {
  public:
   Units() = default;
-  /// The unit of a column is the geometric mean of its magnitudes, or 1 if that is 2^-16 at least, and none above 2^16.
+  /// The unit of a column is the geometric mean of its magnitudes, or its range if that is smaller; 1 if that is from
+  /// 2^-16 to 2^16.
   static Units of(const RowSet& rows);
 
   /// Whether a unit is not 1.
