@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/engine.h"
+#include "tools/search/formulas/units.h"
 #include "tools/search/rows.h"
 #include "tools/search/trees/arrays.h"
-#include "tools/search/units.h"
 
 namespace srjit::search {
 

@@ -13,9 +13,9 @@
 #include "passes/simplify_expression.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
+#include "tools/search/formulas/units.h"
 #include "tools/search/formulas/variant.h"
 #include "tools/search/rows.h"
-#include "tools/search/units.h"
 
 namespace srjit::search {
 

@@ -1,4 +1,4 @@
-#include "tools/search/units.h"
+#include "tools/search/formulas/units.h"
 
 #include <algorithm>
 #include <cmath>
