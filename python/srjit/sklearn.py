@@ -231,7 +231,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             column.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
-        precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
+        precision: In which individuals are selected: ``"f32"`` stands for f64 if f32 does not tell the numbers of a column
+            apart, or their products leave its range. The formulas of the front are fitted and judged in f64.
         threads: Threads of the host; 0: all that the process may use.
         checkpoint: A file that the search is written to every few seconds and at its end. If it exists, the search goes on
             from there, and `seconds` and `generations` count from its beginning. Data and parameters must be those of the

@@ -104,8 +104,8 @@ std::string fitToAllRows(Front& front, const SearchSetup& setup, const std::stop
     const RowSet all = joinRows(setup.searched, setup.held_out);
     const DataView view = all.view();
     const RowSet fitted = rowsToFit(all);
-    const PolishRules rules{setup.grammar, setup.loss, setup.is_scaled};
-    refitted = Polisher::create(setup.wide, {view, fitted}, setup.links, rules).withStop(closed).refit(front);
+    const PolishRules rules{setup.grammar, setup.loss, setup.is_scaled, setup.units};
+    refitted = Polisher::create(setup.wide, {view, fitted}, setup.frames, rules).withStop(closed).refit(front);
   });
   if (!refitted || closed.stop_requested()) {
     return fmt::format(

@@ -1,5 +1,5 @@
-// The best trees of every complexity and link, from which formulas are made, and the end of a search: what it has found
-// becomes the front that it gives, as far as the time allows.
+// The best trees of every complexity and frame, from which formulas are made, and the end of a search: what it has
+// found becomes the front that it gives, as far as the time allows.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace srjit::search {
 
 /// Takes trees that are the best of their complexity, by more than is worth a tree's polishing, to the archive of their
-/// link, whose complexities ascend. Losses that are not finite are left out.
+/// frame, whose complexities ascend. Losses that are not finite are left out.
 void archive(std::vector<Archived>& archive, const Individuals& individuals);
 
 /// An archived tree that was not polished. Borrowed from the archives.

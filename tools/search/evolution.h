@@ -3,10 +3,11 @@
 //   Result<SearchResult> found = search(data, {.seconds = 60, .seed = 1});
 //   for (const Formula& formula : found->front.formulas()) ...
 //
-// Every island has a link of the target (link.h). Islands are in three groups; while the device evaluates the
-// trees of two, the host breeds those of the third. Each generation of a group: breed (island.h), losses on some rows,
-// short fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are
-// archived, and every few generations become formulas of the front (formulas/polish.h).
+// Every island has a frame: a link of the target (link.h), and columns as they are or in units (formulas/units.h).
+// Islands are in three groups; while the device evaluates the trees of two, the host breeds those of the third. Each
+// generation of a group: breed (island.h), losses on some rows, short fits of the constants of promising trees
+// (screen.h), survivors. The best trees of every complexity are archived, and every few generations become formulas of
+// the front (formulas/polish.h).
 //
 // The formulas depend on the data, the options and the seed, but neither on the number of threads nor on that of
 // devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,
@@ -50,16 +51,17 @@ struct SearchState {
   std::uint64_t candidates = 0;   ///< trees whose loss was computed
   std::uint64_t fits = 0;         ///< trees whose constants were fitted
   std::vector<Island> islands;
-  std::vector<std::vector<Archived>> archives;  ///< by link, complexities ascend
+  std::vector<std::vector<Archived>> archives;  ///< by frame, complexities ascend
   Front front = Front();
 };
 
 struct SearchOptions {
   GrammarOptions grammar = {};
-  /// The device, threads and mathematics of the search. Precision::kF32 is only for selection: formulas of the front
-  /// are fitted and judged in f64.
+  /// The device, threads and mathematics of the search. Precision::kF32 is only for selection, and only if f32 has the
+  /// numbers of the data (fitsF32() in formulas/units.h); formulas of the front are fitted and judged in f64.
   EngineOptions engine = {};
-  /// An engine to select with, instead of one that is made with these options, which are then not read.
+  /// An engine to select with, instead of one that is made with these options, which are then not read. If f32 does not
+  /// do, one of f64 with the engine's options is made.
   std::optional<Engine> selecting_engine = {};
   /// The loss to minimise: nmse and other losses of squared errors, by which islands select after linear scaling, or
   /// any other that fits minimise, by which they select as it is.

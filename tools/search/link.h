@@ -17,6 +17,8 @@ struct Link {
   double (*forward)(double y);  ///< g
   bool (*admits)(double y);     ///< whether g^-1(g(y)) is y
   std::span<const Op> inverse;  ///< the operators of g^-1, the innermost first
+
+  std::vector<double> targetOf(std::span<const double> target) const;  ///< g of each
 };
 
 /// All; the first is the identity.

@@ -40,12 +40,10 @@ DataView RowSet::view() const {
 }
 
 double RowSet::targetMean() const noexcept {
-  double sum = 0, all = 0;
-  for (std::size_t r = 0; r < size(); ++r) {
-    sum += weightOf(r) * target[r];
-    all += weightOf(r);
-  }
-  return sum / all;
+  double mean = 0, all = 0;
+  for (std::size_t r = 0; r < size(); ++r) all += weightOf(r);
+  for (std::size_t r = 0; r < size(); ++r) mean += weightOf(r) / all * target[r];  // no sum of targets: it may overflow
+  return mean;
 }
 
 bool RowSet::hasOneTarget() const noexcept {

@@ -25,27 +25,32 @@ constexpr double kLeastDeterminant = 1e-12;
 /// The best a and b of a + b f by least squares, and the best b of b f.
 struct Scaling {
   double offset = 0, slope = 1, factor = 1;
+  double rest = std::numeric_limits<double>::infinity();  ///< the share of the variance that a + b f leaves
 };
 
-Scaling bestScaling(std::span<const double> predictions, std::span<const double> target) {
-  double f_mean = 0, g_mean = 0;
-  const auto count = static_cast<double>(target.size());
-  for (std::size_t r = 0; r < target.size(); ++r) {
-    f_mean += predictions[r] / count;
-    g_mean += target[r] / count;
-  }
-  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0;
-  for (std::size_t r = 0; r < target.size(); ++r) {
-    const double f = predictions[r] - f_mean;
-    ff += predictions[r] * predictions[r];
-    fg += predictions[r] * target[r];
-    centred_ff += f * f;
-    centred_fg += f * (target[r] - g_mean);
-  }
+Scaling bestScaling(std::span<const double> predictions, const Standardised& target, const RowSet& rows) {
   Scaling scaling;
-  if (ff > 0) scaling.factor = fg / ff;
-  if (centred_ff > kLeastDeterminant * ff) scaling.slope = centred_fg / centred_ff;
-  scaling.offset = g_mean - scaling.slope * f_mean;
+  if (!std::ranges::all_of(predictions, [](double f) { return std::isfinite(f); })) return scaling;
+  const Standardised of = standardise(predictions, rows);
+  const double f_mean = std::ldexp(of.centre, -of.exponent), g_mean = std::ldexp(target.centre, -target.exponent);
+  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0, centred_gg = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double f = of.deviations[r], g = target.deviations[r], weight = rows.weightOf(r);
+    ff += weight * (f + f_mean) * (f + f_mean);
+    fg += weight * (f + f_mean) * (g + g_mean);
+    centred_ff += weight * f * f;
+    centred_fg += weight * f * g;
+    centred_gg += weight * g * g;
+  }
+  const int exponent = target.exponent - of.exponent;
+  if (ff > 0) scaling.factor = std::ldexp(fg / ff, exponent);
+  double slope = std::ldexp(1, -exponent);
+  if (centred_ff > kLeastDeterminant * ff) {
+    slope = centred_fg / centred_ff;
+    scaling.rest = 1 - slope * centred_fg / centred_gg;
+  }
+  scaling.slope = std::ldexp(slope, exponent);
+  scaling.offset = std::ldexp(g_mean - slope * f_mean, target.exponent);
   return scaling;
 }
 
@@ -71,15 +76,15 @@ struct Polisher::Forms {
   }
 };
 
-Polisher::Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules)
+Polisher::Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules)
     : engine_(engine),
-      links_(links.begin(), links.end()),
+      frames_(frames.begin(), frames.end()),
       rules_(rules),
       simplifier_(Math::kFast, Precision::kF64, rules.grammar.writable()) {}
 
-Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
+Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Frame> frames,
                           const PolishRules& rules) {
-  Polisher polisher(engine, links, rules);
+  Polisher polisher(engine, frames, rules);
   polisher.searched_ = engine.upload(data.searched).value();
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
@@ -96,41 +101,69 @@ Polisher Polisher::withStop(std::stop_token stop) const {
   return other;
 }
 
+/// A finalist's tree over the columns as they are.
+struct Polisher::Written {
+  std::vector<Token> tree;
+  const Link* link;
+  bool is_spelled = false;  ///< the finalist before it, with the units of its columns spelled out
+};
+
+std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> finalists) const {
+  std::vector<Written> written;
+  for (const auto& [tree, number] : finalists) {
+    const Frame& frame = frames_[number];
+    if (!frame.in_units) {
+      written.push_back({{tree.tokens().begin(), tree.tokens().end()}, frame.link});
+      continue;
+    }
+    std::optional<std::vector<Token>> folded = rules_.units.folded(tree.tokens(), rules_.is_scaled);
+    const bool is_folded = folded.has_value();
+    if (is_folded) written.push_back({*std::move(folded), frame.link});
+    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, is_folded});
+  }
+  return written;
+}
+
 std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) const {
-  if (rules_.is_scaled) return scaledVariantsOf(finalists);
+  const std::vector<Written> written = writtenOf(finalists);
+  if (rules_.is_scaled) return scaledVariantsOf(written);
   std::vector<Variant> variants;
-  for (const Finalist& finalist : finalists) {
-    for (const Exponents exponents : waysToFit(finalist.tree.tokens())) {
-      Variant variant = Variant::of(finalist.tree.tokens(), exponents);
-      variant.undo(*links_[finalist.link]);
+  for (const auto& [tree, link, is_spelled] : written) {
+    for (const Exponents exponents : waysToFit(tree)) {
+      Variant variant = Variant::of(tree, exponents);
+      variant.undo(*link);
       variants.push_back(std::move(variant));
     }
   }
   return variants;
 }
 
-std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
+std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written) const {
   std::vector<Variant> variants;
   Trees batch;
-  for (const Finalist& finalist : finalists) batch.add(finalist.tree.tokens());
+  for (const Written& one : written) batch.add(one.tree);
   const Program program = engine_.compile(batch.view()).value();
   const std::size_t rows = fitted_rows_->size();
-  std::vector<double> predictions(finalists.size() * rows), target(rows);
+  std::vector<double> predictions(written.size() * rows);
   engine_.evaluate(program, *fitted_, {}, std::span<double>(predictions)).value();
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    const Link& link = *links_[finalists[i].link];
-    std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
-    const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
-    for (const Exponents exponents : waysToFit(finalists[i].tree.tokens())) {
-      Variant scaled = Variant::of(finalists[i].tree.tokens(), exponents);
+  double rest = 0;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto& [tree, link, is_spelled] = written[i];
+    const Standardised target = standardise(link->targetOf(fitted_rows_->target), *fitted_rows_);
+    const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target, *fitted_rows_);
+    const bool is_needed = !is_spelled || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
+    rest = scaling.rest;
+    if (!is_needed) continue;
+    for (const Exponents exponents : waysToFit(tree)) {
+      Variant scaled = Variant::of(tree, exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);
       offset.append(scaling.offset, Op::kAdd);
-      scaled.undo(link);
+      scaled.undo(*link);
       variants.push_back(std::move(scaled));
       if (!rules_.grammar.has(Op::kAdd)) continue;
-      offset.undo(link);
+      offset.undo(*link);
       if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
       variants.push_back(std::move(offset));
     }

@@ -15,16 +15,16 @@
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
 #include "tools/search/formulas/neighbourhood.h"
+#include "tools/search/formulas/units.h"
 #include "tools/search/formulas/variant.h"
-#include "tools/search/link.h"
 #include "tools/search/rows.h"
 
 namespace srjit::search {
 
-/// A tree that an island found, and the link it was found for.
+/// A tree that an island found, and the frame it was found in.
 struct Finalist {
   Expression tree;
-  std::size_t link = 0;
+  std::size_t frame = 0;
 };
 
 /// The rows of a Polisher. Borrowed for the time of its life.
@@ -39,6 +39,7 @@ struct PolishRules {
   const Grammar& grammar;
   LossOptions loss;        ///< one that fits minimise
   bool is_scaled = false;  ///< whether finalists were selected by the best a + b f, for a loss of squares
+  Units units = {};        ///< of frames in units
 };
 
 /// Makes formulas of finalists. All of them are admitted by the grammar, and their losses are those of the formulas as
@@ -46,7 +47,7 @@ struct PolishRules {
 class Polisher {
  public:
   /// `engine` must be of Precision::kF64 and Math::kStrict. Throws the errors of the engine, as all of these do.
-  static Polisher create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
+  static Polisher create(const Engine& engine, const PolishedData& data, std::span<const Frame> frames,
                          const PolishRules& rules);
 
   /// The same, whose calls end with an error of kLimit when `stop` is requested.
@@ -77,10 +78,12 @@ class Polisher {
 
  private:
   struct Forms;
+  struct Written;
 
-  Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules);
+  Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules);
+  std::vector<Written> writtenOf(std::span<const Finalist> finalists) const;
   std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
-  std::vector<Variant> scaledVariantsOf(std::span<const Finalist> finalists) const;
+  std::vector<Variant> scaledVariantsOf(std::span<const Written> written) const;
   Forms formsOf(const Variant& variant) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
   enum class Structure : std::uint8_t { kFree, kKept };
@@ -97,7 +100,7 @@ class Polisher {
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
-  std::vector<const Link*> links_;
+  std::vector<Frame> frames_;
   PolishRules rules_;
   Simplifier simplifier_;  ///< by rules that write what the grammar admits
   std::optional<Dataset> searched_, fitted_, held_out_;
