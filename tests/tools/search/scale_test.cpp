@@ -155,6 +155,25 @@ TEST(SearchScale, F32IsForColumnsThatItTellsApart) {
   EXPECT_FALSE(fitsF32(std::vector<double>{1000.001, 1000.002, 1000.003}));
 }
 
+// The product of the columns is beyond the range of f64, so the factors of their units stand beside them.
+TEST(SearchScale, FormulasHaveNoProductsBeyondF64) {
+  for (const double scale : {1e-300, 1e300}) {
+    RowSet rows = rowsOf(2, 200, [](const auto& row) { return row[0] * row[1]; });
+    for (std::vector<double>& column : rows.columns) multiply(column, scale);
+    EXPECT_THAT(foundIn(rows), testing::StartsWith("found")) << scale;
+  }
+}
+
+TEST(SearchScale, TargetsOfAnySizeAreTaken) {
+  for (const double scale : {1e-310, 1e-100, 1e307}) {
+    RowSet rows = rowsOf(2, 200, [](const auto& row) { return row[0] / row[1]; });
+    multiply(rows.target, scale);
+    EXPECT_THAT(foundIn(rows), testing::StartsWith("found")) << scale;
+    std::ranges::fill(rows.target, scale);
+    EXPECT_EQ(foundIn(rows), fmt::format("found: {}", scale)) << "a constant";
+  }
+}
+
 TEST(SearchScale, SelectionIsInF64WhereF32DoesNotDo) {
   // The column's variation is below the last place of f32.
   const RowSet rows = rowsOf(2, 200, [](const auto& row) { return row[0] * row[1]; });

@@ -103,7 +103,8 @@ Polisher Polisher::withStop(std::stop_token stop) const {
 struct Polisher::Written {
   std::vector<Token> tree;
   const Link* link;
-  bool is_spelled = false;  ///< the finalist before it, with the units of its columns spelled out
+  bool is_spelled = false;  ///< with the units of its columns, by Units::spelled()
+  bool is_second = false;   ///< of the same finalist as the one before
 };
 
 std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> finalists) const {
@@ -117,19 +118,30 @@ std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> fin
     std::optional<std::vector<Token>> folded = rules_.units.folded(tree.tokens(), rules_.is_scaled);
     const bool is_folded = folded.has_value();
     if (is_folded) written.push_back({*std::move(folded), frame.link});
-    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, is_folded});
+    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, true, is_folded});
   }
   return written;
+}
+
+/// Without parameters for the factors of units: derivatives by them may leave the range of f64.
+Variant Polisher::variantOf(const Written& written, Exponents exponents) const {
+  Variant variant = Variant::of(written.tree, exponents);
+  if (!written.is_spelled) return variant;
+  std::vector<std::optional<double>> kept(variant.values.size());
+  for (std::size_t p = 0; p < kept.size(); ++p) {
+    if (rules_.units.isFactor(variant.values[p])) kept[p] = variant.values[p];
+  }
+  return variant.rounded(kept).value_or(variant);
 }
 
 std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) const {
   const std::vector<Written> written = writtenOf(finalists);
   if (rules_.is_scaled) return scaledVariantsOf(written);
   std::vector<Variant> variants;
-  for (const auto& [tree, link, is_spelled] : written) {
-    for (const Exponents exponents : waysToFit(tree)) {
-      Variant variant = Variant::of(tree, exponents);
-      variant.undo(*link);
+  for (const Written& one : written) {
+    for (const Exponents exponents : waysToFit(one.tree)) {
+      Variant variant = variantOf(one, exponents);
+      variant.undo(*one.link);
       variants.push_back(std::move(variant));
     }
   }
@@ -146,14 +158,14 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written
   engine_.evaluate(program, *fitted_, {}, std::span<double>(predictions)).value();
   double rest = 0;
   for (std::size_t i = 0; i < written.size(); ++i) {
-    const auto& [tree, link, is_spelled] = written[i];
+    const auto& [tree, link, is_spelled, is_second] = written[i];
     const Standardised target = standardise(link->targetOf(fitted_rows_->target), *fitted_rows_);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target, *fitted_rows_);
-    const bool is_needed = !is_spelled || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
+    const bool is_needed = !is_second || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
     rest = scaling.rest;
     if (!is_needed) continue;
     for (const Exponents exponents : waysToFit(tree)) {
-      Variant scaled = Variant::of(tree, exponents);
+      Variant scaled = variantOf(written[i], exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);

@@ -206,6 +206,11 @@ std::optional<std::vector<Token>> Units::folded(std::span<const Token> tree, boo
   return std::move(whole.tokens);
 }
 
+bool Units::isFactor(double number) const noexcept {
+  return std::ranges::any_of(exponents_,
+                             [&](int exponent) { return exponent != 0 && std::ldexp(1.0, -exponent) == number; });
+}
+
 std::vector<Token> Units::spelled(std::span<const Token> tree) const {
   std::vector<Token> tokens;
   for (const Token& token : tree) {

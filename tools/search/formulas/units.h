@@ -52,6 +52,8 @@ class Units {
   std::optional<std::vector<Token>> folded(std::span<const Token> tree, bool is_scaled) const;
   /// The same with the factor of its unit beside each variable: longer, but without numbers beyond the range of f64.
   std::vector<Token> spelled(std::span<const Token> tree) const;
+  /// Whether spelled() writes this number.
+  bool isFactor(double number) const noexcept;
 
  private:
   std::vector<int> exponents_;  ///< by column: of its unit
