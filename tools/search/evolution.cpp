@@ -254,6 +254,8 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
   if (resumed) {
     if (resumed->fingerprint != fingerprint) refuse("the search to resume was of other data or options");
     if (!isSound(*resumed, setup, options)) refuse("the state of the search to resume is damaged");
+    resumed->front = polisher.weighed(resumed->front);
+    resumed->front.choose(options.choice);
     return *std::move(resumed);
   }
   SearchState state{.fingerprint = fingerprint,
@@ -261,6 +263,7 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
                     .islands = newIslands(options.islands, setup.frames),
                     .archives = std::vector<std::vector<Archived>>(setup.frames.size()),
                     .front = Front(setup.floor)};
+  state.front.choose(options.choice);
   polisher.addConstant(state.front);
   return state;
 }
@@ -278,7 +281,7 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   tbb::task_arena arena(static_cast<int>(setup.engine.options().threads));
   const SearchEnd end = arena.execute([&] { return run.run(); });
   timekeeper.close();
-  const auto unfinished = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
+  const auto notices = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
   run.takeTime();
   if (state.front.empty()) {
     refuse(
@@ -291,7 +294,7 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
                       .engine = setup.wide,
                       .device = setup.engine.options().device,
                       .notices = setup.engine.notices()};
-  if (unfinished) result.notices.push_back(*unfinished);
+  result.notices.insert(result.notices.end(), notices.begin(), notices.end());
   return result;
 }
 

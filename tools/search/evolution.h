@@ -76,6 +76,7 @@ struct SearchOptions {
   double enough = 1e-18;
   std::uint64_t seed = 1;
   double held_out = 0;       ///< share of the rows that are kept for judging, at most kMostHeldOut
+  Choice choice = {};        ///< of the front
   std::size_t islands = 16;  ///< at least 2
   IslandOptions island = {};
   std::size_t rows = 0;  ///< for selection, at most those with a weight; 0: kSelectionRowsOnCpu or -OnGpu
@@ -95,7 +96,7 @@ struct SearchResult {
   SearchEnd end = SearchEnd::kTime;
   Engine engine;                     ///< of f64, on the processor, which judged the front
   std::string device;                ///< by which islands selected
-  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, and what there was no time for
+  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, then those of closeSearch()
 };
 
 /// Whether a search can minimise this loss: none that is best where it is largest, nor one without a least value, nor a

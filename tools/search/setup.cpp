@@ -115,6 +115,8 @@ Engine makeWideEngine(EngineOptions options) {
 
 }  // namespace
 
+RowSet rowsToFit(const RowSet& rows, std::uint64_t seed) { return pick(rows, kFittedRows, seed); }
+
 SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
   checkData(data, options);
   checkOptions(options);
@@ -144,7 +146,7 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
   Screen screen = Screen::create(withStop(engine, std::move(ended)), pick(searched, rows, rows_seed), frames, units,
                                  loss, is_scaled);
-  RowSet fitted = pick(searched, kFittedRows, rows_seed);
+  RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
   return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
           std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,

@@ -33,6 +33,9 @@ struct SearchSetup {
 /// errors of search() for options and data.
 SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended);
 
+/// Those of `rows` that constants are fitted to: all with a weight, or 16,384 of them.
+RowSet rowsToFit(const RowSet& rows, std::uint64_t seed = 0);
+
 /// Whether a search can go on from `state`. It can from one that search() gave for the same data and options.
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options);
 

@@ -1,5 +1,6 @@
 // Laws are found whatever the scale of their columns and of their target.
 #include "tools/search/evolution.h"
+#include "tools/search/formulas/scaling.h"
 #include "tools/search/formulas/units.h"
 
 #include <algorithm>

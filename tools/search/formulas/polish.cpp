@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tools/search/formulas/rounding.h"
+#include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
 
 namespace srjit::search {
@@ -18,41 +19,9 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
-constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
-constexpr double kLeastDeterminant = 1e-12;
-
-/// The best a and b of a + b f by least squares, and the best b of b f.
-struct Scaling {
-  double offset = 0, slope = 1, factor = 1;
-  double rest = std::numeric_limits<double>::infinity();  ///< the share of the variance that a + b f leaves
-};
-
-Scaling bestScaling(std::span<const double> predictions, const Standardised& target, const RowSet& rows) {
-  Scaling scaling;
-  if (!std::ranges::all_of(predictions, [](double f) { return std::isfinite(f); })) return scaling;
-  const Standardised of = standardise(predictions, rows);
-  const double f_mean = std::ldexp(of.centre, -of.exponent), g_mean = std::ldexp(target.centre, -target.exponent);
-  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0, centred_gg = 0;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double f = of.deviations[r], g = target.deviations[r], weight = rows.weightOf(r);
-    ff += weight * (f + f_mean) * (f + f_mean);
-    fg += weight * (f + f_mean) * (g + g_mean);
-    centred_ff += weight * f * f;
-    centred_fg += weight * f * g;
-    centred_gg += weight * g * g;
-  }
-  const int exponent = target.exponent - of.exponent;
-  if (ff > 0) scaling.factor = std::ldexp(fg / ff, exponent);
-  double slope = std::ldexp(1, -exponent);
-  if (centred_ff > kLeastDeterminant * ff) {
-    slope = centred_fg / centred_ff;
-    scaling.rest = 1 - slope * centred_fg / centred_gg;
-  }
-  scaling.slope = std::ldexp(slope, exponent);
-  scaling.offset = std::ldexp(g_mean - slope * f_mean, target.exponent);
-  return scaling;
-}
+constexpr double kHarm = 0.01;        // the share of a loss by which a rounded formula's may be larger
+constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
+constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
 
 /// The expression without its abs: the same where the operands are not negative.
 Expression withoutMagnitudes(const Expression& expression) {
@@ -89,7 +58,9 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
+  polisher.near_ = std::make_shared<const Neighbourhood>(data.searched);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
+  polisher.rows_ = static_cast<double>(countRows(data.searched));
   return polisher;
 }
 
@@ -161,7 +132,7 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written
     const auto& [tree, link, is_spelled, is_second] = written[i];
     const Standardised target = standardise(link->targetOf(fitted_rows_->target), *fitted_rows_);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target, *fitted_rows_);
-    const bool is_needed = !is_second || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
+    const bool is_needed = !is_second || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kExactRest);
     rest = scaling.rest;
     if (!is_needed) continue;
     for (const Exponents exponents : waysToFit(tree)) {
@@ -244,7 +215,7 @@ double Polisher::limitOf(double loss, double rounding) noexcept {
 }
 
 /// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
-/// loss of each.
+/// loss of each, infinite if no form is sound.
 std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   std::vector<Formula> formulas, exact;
   std::vector<std::size_t> owners;
@@ -269,9 +240,22 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   judge(exact);
   std::ranges::move(exact, std::back_inserter(formulas));
+  std::ranges::fill(least, std::numeric_limits<double>::infinity());
+  std::vector<Formula> taken;
+  std::vector<std::size_t> takers;
   for (std::size_t i = 0; i < formulas.size(); ++i) {
-    note(formulas[i], owners[i]);
-    front.add(std::move(formulas[i]));
+    if (!front.takes(formulas[i])) {
+      note(formulas[i], owners[i]);
+      continue;
+    }
+    taken.push_back(std::move(formulas[i]));
+    takers.push_back(owners[i]);
+  }
+  weigh(taken, front.floor());
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (!front.empty() && !isSound(taken[i], front.floor())) continue;
+    note(taken[i], takers[i]);
+    front.add(std::move(taken[i]));
   }
   return least;
 }
@@ -326,8 +310,9 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
   return numbers;
 }
 
-std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) {
-  std::vector<Variant> rounder = variant.shortened();
+std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) {
+  std::vector<Variant> rounder;
+  if (structure == Structure::kFree) rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };
@@ -389,11 +374,28 @@ std::vector<double> Polisher::roundingOf(std::span<const Variant> variants, doub
   return rounding;
 }
 
-Front Polisher::round(const Front& front) const {
+Front Polisher::round(const Front& front) const { return roundAs(Structure::kFree, front); }
+
+Front Polisher::refit(const Front& front) const {
+  Front all = front.emptied();
+  for (Formula formula : front.formulas()) {
+    judge(std::span(&formula, 1));
+    Front one = front.emptied();
+    one.add(formula);
+    one = roundAs(Structure::kKept, one);
+    if (one.empty()) continue;
+    Formula best = *one.best();
+    best.held_out = formula.held_out;
+    all.add(std::move(best));
+  }
+  return all;
+}
+
+Front Polisher::roundAs(Structure structure, const Front& front) const {
   Front rounded = front;
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<double> constants;
-    rounded = roundOnce(rounded, constants);
+    rounded = roundOnce(structure, rounded, constants);
     // Simplifying may have computed others of them, which are not round.
     const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
       return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
@@ -407,7 +409,7 @@ Front Polisher::round(const Front& front) const {
 }
 
 /// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
+Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const {
   struct Formed {
     Variant variant;
     double least;     ///< the loss of the best variant that was seen
@@ -428,7 +430,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, isExact(formed[i].variant))) {
+      for (Variant& trial : rounderThan(structure, formed[i].variant, isExact(formed[i].variant))) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -455,7 +457,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
       if (token.kind == Token::Kind::kConstant) constants.push_back(std::fabs(token.value));
     }
   }
-  Front rounded(front.floor());
+  Front rounded = front.emptied();
   const std::vector<double> losses = addTo(rounded, results);
   // A formula that was rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {

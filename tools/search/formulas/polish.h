@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "passes/simplify_expression.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
+#include "tools/search/formulas/neighbourhood.h"
 #include "tools/search/formulas/units.h"
 #include "tools/search/formulas/variant.h"
 #include "tools/search/rows.h"
@@ -56,7 +58,9 @@ class Polisher {
 
   /// Adds to `front` the formulas that the finalists become, if they belong there: g^-1(b f) and g^-1(a + b f) if
   /// finalists are scaled, else g^-1(f); with the constants fitted in f64, and simplified as far as that does not raise
-  /// the loss. A finalist that cannot be fitted is left out.
+  /// the loss. A finalist that cannot be fitted is left out. So is a formula that is not sound near the rows
+  /// (neighbourhood.h), unless the front is empty or the formula is a law: its loss is rounding, or it leaves at most a
+  /// hundredth of the variance of a hundred rows or more.
   void polish(std::span<const Finalist> finalists, Front& front) const;
 
   /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its
@@ -64,6 +68,13 @@ class Polisher {
   /// a hundredth at most. An exact formula, whose loss is within the floor of the front, gets the shortest constants
   /// that do not raise its loss above the rounding of its evaluation, or numbers of laws (rounding.h).
   Front round(const Front& front) const;
+
+  /// The formulas of `front`, which other rows were searched for, with constants that are fitted to the rows of this
+  /// Polisher and rounded. Their structure and what held-out rows said of them stay.
+  Front refit(const Front& front) const;
+
+  /// The same formulas with their evidence, BIC and R2 on these rows.
+  Front weighed(const Front& front) const;
 
  private:
   struct Forms;
@@ -76,13 +87,17 @@ class Polisher {
   std::vector<Variant> scaledVariantsOf(std::span<const Written> written) const;
   Forms formsOf(const Variant& variant) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
-  Front roundOnce(const Front& front, std::vector<double>& constants) const;
+  enum class Structure : std::uint8_t { kFree, kKept };
+  Front roundAs(Structure structure, const Front& front) const;
+  Front roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
   static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
-  static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
+  static std::vector<Variant> rounderThan(Structure structure, const Variant& variant, bool is_exact);
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
+  void weigh(std::span<Formula> formulas, double floor) const;
+  bool isSound(const Formula& formula, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
@@ -91,7 +106,9 @@ class Polisher {
   Simplifier simplifier_;  ///< by rules that write what the grammar admits
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
-  double rounding_ = 0;  ///< the loss of predictions that are off by their own rounding
+  std::shared_ptr<const Neighbourhood> near_;  ///< of these rows
+  double rounding_ = 0;                        ///< the loss of predictions that are off by their own rounding
+  double rows_ = 0;                            ///< that are searched and have a weight above 0
 };
 
 }  // namespace srjit::search

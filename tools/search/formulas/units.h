@@ -17,16 +17,6 @@
 
 namespace srjit::search {
 
-/// Numbers v as centre + 2^exponent * deviation; the largest deviation is in [1, 2), or 0 if all v are the same.
-struct Standardised {
-  double centre = 0;  ///< the weighted mean, rounded
-  int exponent = 0;
-  std::vector<double> deviations;
-};
-
-/// Without a sum that overflows. `values`: finite, one for each row of `rows`, which gives the weights.
-Standardised standardise(std::span<const double> values, const RowSet& rows);
-
 /// Whether f32 does for numbers, their products and their differences: magnitudes are 2^16 at most, in their geometric
 /// mean 2^-16 at least, and each 2^-90 at least; and numbers that differ do so by 2^-17 of the largest at least.
 bool fitsF32(std::span<const double> values);
