@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "tools/search/formulas/scaling.h"
+
 namespace srjit::search {
 
 void FitBatch::add(const TreeView& tree, Exponents exponents) {

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "tools/search/formulas/scaling.h"
+
 namespace srjit::search {
 namespace {
 

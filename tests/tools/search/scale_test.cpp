@@ -1,5 +1,6 @@
 // Laws are found whatever the scale of their columns and of their target.
 #include "tools/search/evolution.h"
+#include "tools/search/formulas/scaling.h"
 #include "tools/search/formulas/units.h"
 
 #include <algorithm>
@@ -153,6 +154,25 @@ TEST(SearchScale, F32IsForColumnsThatItTellsApart) {
   EXPECT_FALSE(fitsF32(std::vector<double>{1e-6, 2e-6}));
   EXPECT_FALSE(fitsF32(std::vector<double>{1, 1e-40}));
   EXPECT_FALSE(fitsF32(std::vector<double>{1000.001, 1000.002, 1000.003}));
+}
+
+// The product of the columns is beyond the range of f64, so the factors of their units stand beside them.
+TEST(SearchScale, FormulasHaveNoProductsBeyondF64) {
+  for (const double scale : {1e-300, 1e300}) {
+    RowSet rows = rowsOf(2, 200, [](const auto& row) { return row[0] * row[1]; });
+    for (std::vector<double>& column : rows.columns) multiply(column, scale);
+    EXPECT_THAT(foundIn(rows), testing::StartsWith("found")) << scale;
+  }
+}
+
+TEST(SearchScale, TargetsOfAnySizeAreTaken) {
+  for (const double scale : {1e-310, 1e-100, 1e307}) {
+    RowSet rows = rowsOf(2, 200, [](const auto& row) { return row[0] / row[1]; });
+    multiply(rows.target, scale);
+    EXPECT_THAT(foundIn(rows), testing::StartsWith("found")) << scale;
+    std::ranges::fill(rows.target, scale);
+    EXPECT_EQ(foundIn(rows), fmt::format("found: {}", scale)) << "a constant";
+  }
 }
 
 TEST(SearchScale, SelectionIsInF64WhereF32DoesNotDo) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tools/search/formulas/rounding.h"
+#include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
 
 namespace srjit::search {
@@ -18,41 +19,9 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
-constexpr double kHarm = 0.01;       // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
-constexpr double kLeastDeterminant = 1e-12;
-
-/// The best a and b of a + b f by least squares, and the best b of b f.
-struct Scaling {
-  double offset = 0, slope = 1, factor = 1;
-  double rest = std::numeric_limits<double>::infinity();  ///< the share of the variance that a + b f leaves
-};
-
-Scaling bestScaling(std::span<const double> predictions, const Standardised& target, const RowSet& rows) {
-  Scaling scaling;
-  if (!std::ranges::all_of(predictions, [](double f) { return std::isfinite(f); })) return scaling;
-  const Standardised of = standardise(predictions, rows);
-  const double f_mean = std::ldexp(of.centre, -of.exponent), g_mean = std::ldexp(target.centre, -target.exponent);
-  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0, centred_gg = 0;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double f = of.deviations[r], g = target.deviations[r], weight = rows.weightOf(r);
-    ff += weight * (f + f_mean) * (f + f_mean);
-    fg += weight * (f + f_mean) * (g + g_mean);
-    centred_ff += weight * f * f;
-    centred_fg += weight * f * g;
-    centred_gg += weight * g * g;
-  }
-  const int exponent = target.exponent - of.exponent;
-  if (ff > 0) scaling.factor = std::ldexp(fg / ff, exponent);
-  double slope = std::ldexp(1, -exponent);
-  if (centred_ff > kLeastDeterminant * ff) {
-    slope = centred_fg / centred_ff;
-    scaling.rest = 1 - slope * centred_fg / centred_gg;
-  }
-  scaling.slope = std::ldexp(slope, exponent);
-  scaling.offset = std::ldexp(g_mean - slope * f_mean, target.exponent);
-  return scaling;
-}
+constexpr double kHarm = 0.01;        // the share of a loss by which a rounded formula's may be larger
+constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
+constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
 
 /// The expression without its abs: the same where the operands are not negative.
 Expression withoutMagnitudes(const Expression& expression) {
@@ -105,7 +74,8 @@ Polisher Polisher::withStop(std::stop_token stop) const {
 struct Polisher::Written {
   std::vector<Token> tree;
   const Link* link;
-  bool is_spelled = false;  ///< the finalist before it, with the units of its columns spelled out
+  bool is_spelled = false;  ///< with the units of its columns, by Units::spelled()
+  bool is_second = false;   ///< of the same finalist as the one before
 };
 
 std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> finalists) const {
@@ -119,19 +89,30 @@ std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> fin
     std::optional<std::vector<Token>> folded = rules_.units.folded(tree.tokens(), rules_.is_scaled);
     const bool is_folded = folded.has_value();
     if (is_folded) written.push_back({*std::move(folded), frame.link});
-    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, is_folded});
+    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, true, is_folded});
   }
   return written;
+}
+
+/// Without parameters for the factors of units: derivatives by them may leave the range of f64.
+Variant Polisher::variantOf(const Written& written, Exponents exponents) const {
+  Variant variant = Variant::of(written.tree, exponents);
+  if (!written.is_spelled) return variant;
+  std::vector<std::optional<double>> kept(variant.values.size());
+  for (std::size_t p = 0; p < kept.size(); ++p) {
+    if (rules_.units.isFactor(variant.values[p])) kept[p] = variant.values[p];
+  }
+  return variant.rounded(kept).value_or(variant);
 }
 
 std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) const {
   const std::vector<Written> written = writtenOf(finalists);
   if (rules_.is_scaled) return scaledVariantsOf(written);
   std::vector<Variant> variants;
-  for (const auto& [tree, link, is_spelled] : written) {
-    for (const Exponents exponents : waysToFit(tree)) {
-      Variant variant = Variant::of(tree, exponents);
-      variant.undo(*link);
+  for (const Written& one : written) {
+    for (const Exponents exponents : waysToFit(one.tree)) {
+      Variant variant = variantOf(one, exponents);
+      variant.undo(*one.link);
       variants.push_back(std::move(variant));
     }
   }
@@ -148,14 +129,14 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written
   engine_.evaluate(program, *fitted_, {}, std::span<double>(predictions)).value();
   double rest = 0;
   for (std::size_t i = 0; i < written.size(); ++i) {
-    const auto& [tree, link, is_spelled] = written[i];
+    const auto& [tree, link, is_spelled, is_second] = written[i];
     const Standardised target = standardise(link->targetOf(fitted_rows_->target), *fitted_rows_);
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target, *fitted_rows_);
-    const bool is_needed = !is_spelled || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
+    const bool is_needed = !is_second || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kExactRest);
     rest = scaling.rest;
     if (!is_needed) continue;
     for (const Exponents exponents : waysToFit(tree)) {
-      Variant scaled = Variant::of(tree, exponents);
+      Variant scaled = variantOf(written[i], exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);

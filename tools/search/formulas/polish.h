@@ -82,6 +82,7 @@ class Polisher {
 
   Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules);
   std::vector<Written> writtenOf(std::span<const Finalist> finalists) const;
+  Variant variantOf(const Written& written, Exponents exponents) const;
   std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
   std::vector<Variant> scaledVariantsOf(std::span<const Written> written) const;
   Forms formsOf(const Variant& variant) const;

@@ -123,30 +123,6 @@ double exponentOf(Op op, std::span<Part> operands) {
 
 }  // namespace
 
-Standardised standardise(std::span<const double> values, const RowSet& rows) {
-  Standardised all{.deviations = {values.begin(), values.end()}};
-  const auto divideByLargest = [&] {
-    double largest = 0;
-    for (const double value : all.deviations) largest = std::max(largest, std::fabs(value));
-    const int exponent = largest > 0 ? std::ilogb(largest) : 0;
-    for (double& value : all.deviations) value = std::ldexp(value, -exponent);
-    return exponent;
-  };
-  all.exponent = divideByLargest();
-  double sum = 0, weights = 0;
-  for (std::size_t r = 0; r < values.size(); ++r) {
-    sum += rows.weightOf(r) * all.deviations[r];
-    weights += rows.weightOf(r);
-  }
-  // A mean that is rounded must not make equal numbers different from it.
-  const auto [least, most] = std::ranges::minmax(all.deviations);
-  const double mean = std::clamp(sum / weights, least, most);
-  all.centre = std::ldexp(mean, all.exponent);
-  for (double& value : all.deviations) value -= mean;
-  all.exponent += divideByLargest();
-  return all;
-}
-
 bool fitsF32(std::span<const double> values) {
   const std::optional<Magnitudes> of = magnitudesOf(values);
   const auto isKept = [](double value) {
@@ -204,6 +180,11 @@ std::optional<std::vector<Token>> Units::folded(std::span<const Token> tree, boo
   });
   if (!is_finite) return {};
   return std::move(whole.tokens);
+}
+
+bool Units::isFactor(double number) const noexcept {
+  return std::ranges::any_of(exponents_,
+                             [&](int exponent) { return exponent != 0 && std::ldexp(1.0, -exponent) == number; });
 }
 
 std::vector<Token> Units::spelled(std::span<const Token> tree) const {

@@ -17,16 +17,6 @@
 
 namespace srjit::search {
 
-/// Numbers v as centre + 2^exponent * deviation; the largest deviation is in [1, 2), or 0 if all v are the same.
-struct Standardised {
-  double centre = 0;  ///< the weighted mean, rounded
-  int exponent = 0;
-  std::vector<double> deviations;
-};
-
-/// Without a sum that overflows. `values`: finite, one for each row of `rows`, which gives the weights.
-Standardised standardise(std::span<const double> values, const RowSet& rows);
-
 /// Whether f32 does for numbers, their products and their differences: magnitudes are 2^16 at most, in their geometric
 /// mean 2^-16 at least, and each 2^-90 at least; and numbers that differ do so by 2^-17 of the largest at least.
 bool fitsF32(std::span<const double> values);
@@ -52,6 +42,8 @@ class Units {
   std::optional<std::vector<Token>> folded(std::span<const Token> tree, bool is_scaled) const;
   /// The same with the factor of its unit beside each variable: longer, but without numbers beyond the range of f64.
   std::vector<Token> spelled(std::span<const Token> tree) const;
+  /// Whether spelled() writes this number.
+  bool isFactor(double number) const noexcept;
 
  private:
   std::vector<int> exponents_;  ///< by column: of its unit
