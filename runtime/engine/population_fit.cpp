@@ -11,6 +11,7 @@
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
+#include "ir/ops.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/platform/aligned_buffer.h"

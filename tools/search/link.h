@@ -17,6 +17,9 @@ struct Link {
   double (*forward)(double y);  ///< g
   bool (*admits)(double y);     ///< whether g^-1(g(y)) is y
   std::span<const Op> inverse;  ///< the operators of g^-1, the innermost first
+  /// The least difference of the target's values. Over less, sin and cos are nearly linear, and so a law f would be
+  /// found as asin(f).
+  double least_move = 0;
 };
 
 /// All; the first is the identity.
@@ -27,9 +30,9 @@ std::span<const Link> allLinks() noexcept;
 std::vector<Token> wrapperOf(const Link& link, const Grammar& grammar, bool is_scaled);
 
 /// The links of `names`, or all links if it is empty, that `target` and `grammar` admit: g is defined for all of
-/// `target` and gives more than one value there, and the grammar admits g^-1 around a variable, scaled if
-/// `is_scaled`. The identity needs no grammar. Errors (kInvalid): an unknown name, one that occurs twice, and a named
-/// link that target or grammar does not admit.
+/// `target` and gives more than one value there, `target` moves by least_move, and the grammar admits g^-1 around a
+/// variable, scaled if `is_scaled`. The identity needs no grammar. Errors (kInvalid): an unknown name, one that occurs
+/// twice, and a named link that target or grammar does not admit.
 Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, const Grammar& grammar,
                                           std::span<const double> target, bool is_scaled);
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 
+#include "passes/simplify_expression.h"
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/screen.h"
 
@@ -12,6 +13,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
@@ -49,18 +51,25 @@ Scaling bestScaling(std::span<const double> predictions, std::span<const double>
   return scaling;
 }
 
-/// The expression without its abs: the same where the operands are not negative.
-Expression withoutMagnitudes(const Expression& expression) {
-  std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
-  std::erase(tokens, Token::operation(Op::kAbs));
-  return Expression::create(std::move(tokens)).value();
+std::vector<Range> rangesOf(const DataView& data) {
+  std::vector<Range> ranges;
+  for (const ColumnView& column : data.columns) {
+    Range range{HUGE_VAL, -HUGE_VAL};
+    for (std::size_t row = 0; row < column.size; ++row) {
+      const double value = column.type == Precision::kF32 ? double{static_cast<const float*>(column.data)[row]}
+                                                          : static_cast<const double*>(column.data)[row];
+      range = {std::min(range.least, value), std::max(range.most, value)};
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
 }
 
 }  // namespace
 
 /// The formulas that a variant may be written as, all of them admitted, each once.
 struct Polisher::Forms {
-  std::vector<Formula> simple;  ///< equal in real arithmetic, at least where no operand of abs is negative
+  std::vector<Formula> simple;  ///< the shortest, equal in real arithmetic over the ranges of the columns
   std::vector<Formula> exact;   ///< with the bits of the variant
 
   bool has(const Expression& expression) const {
@@ -72,10 +81,7 @@ struct Polisher::Forms {
 };
 
 Polisher::Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules)
-    : engine_(engine),
-      links_(links.begin(), links.end()),
-      rules_(rules),
-      simplifier_(Math::kFast, Precision::kF64, rules.grammar.writable()) {}
+    : engine_(engine), links_(links.begin(), links.end()), rules_(rules), writing_(rules.grammar.writing()) {}
 
 Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
                           const PolishRules& rules) {
@@ -84,6 +90,7 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
+  polisher.ranges_ = rangesOf(data.searched);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   return polisher;
 }
@@ -129,7 +136,6 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finali
       variants.push_back(std::move(scaled));
       if (!rules_.grammar.has(Op::kAdd)) continue;
       offset.undo(link);
-      if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
       variants.push_back(std::move(offset));
     }
   }
@@ -160,20 +166,26 @@ void Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   }
 }
 
+/// The variant with its values.
+Expression Polisher::closed(const Variant& variant) const {
+  return withParameters(Expression::create(variant.tree).value(), variant.values).value();
+}
+
 /// The variant with its values; without losses.
 Polisher::Forms Polisher::formsOf(const Variant& variant) const {
-  const Expression closed = withParameters(Expression::create(variant.tree).value(), variant.values).value();
-  const Expression simple = simplify(closed);
+  const Expression whole = closed(variant);
   Forms forms;
   const auto add = [&](std::vector<Formula>& to, const Expression& form) {
     if (!rules_.grammar.admits(form.tokens()) || forms.has(form)) return;
     to.push_back({.expression = form, .complexity = rules_.grammar.complexityOf(form.tokens())});
   };
-  add(forms.simple, simple);
-  add(forms.simple, simplifier_(withoutMagnitudes(simple)));
-  add(forms.simple, simplifier_(closed));
-  add(forms.exact, simplify(closed, Math::kStrict));
-  add(forms.exact, closed);
+  for (const Expression& form : shorten(whole, ranges_, writing_)) add(forms.simple, form);
+  // Rules of other functions, such as tan(x) for sin(x) / cos(x).
+  for (const Expression& form : shorten(simplify(whole), ranges_, writing_)) add(forms.simple, form);
+  std::ranges::stable_sort(forms.simple, {}, &Formula::complexity);
+  if (forms.simple.size() > kMostSimple) forms.simple.erase(forms.simple.begin() + kMostSimple, forms.simple.end());
+  add(forms.exact, simplify(whole, Math::kStrict));
+  add(forms.exact, whole);
   return forms;
 }
 
@@ -281,7 +293,7 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
   return numbers;
 }
 
-std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) {
+std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) const {
   std::vector<Variant> rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
@@ -308,6 +320,15 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
     for (const double number : tried) {
       one[only] = number;
       round(one);
+    }
+  }
+  // In other forms other constants may be 1: 1.05 * (u + 0.95 * v) is 1.05 * u + v.
+  for (const Expression& form : shorten(closed(variant), ranges_, writing_)) {
+    const Variant other = Variant::of(form.tokens(), Exponents::kWholeKept);
+    for (std::size_t only = 0; only < other.values.size(); ++only) {
+      std::vector<std::optional<double>> one(other.values.size());
+      one[only] = 1;
+      rounder.push_back(*other.rounded(one));
     }
   }
   return rounder;

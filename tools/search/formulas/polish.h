@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/simplify_expression.h"
+#include "passes/shorten/shorten.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
 #include "tools/search/formulas/variant.h"
@@ -76,7 +76,8 @@ class Polisher {
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
   static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
-  static std::vector<Variant> rounderThan(const Variant& variant, bool is_exact);
+  std::vector<Variant> rounderThan(const Variant& variant, bool is_exact) const;
+  Expression closed(const Variant& variant) const;
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
@@ -84,7 +85,8 @@ class Polisher {
   Engine engine_;
   std::vector<const Link*> links_;
   PolishRules rules_;
-  Simplifier simplifier_;  ///< by rules that write what the grammar admits
+  Writing writing_;            ///< of the grammar
+  std::vector<Range> ranges_;  ///< of the columns, over all rows searched
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
   double rounding_ = 0;  ///< the loss of predictions that are off by their own rounding

@@ -1,0 +1,476 @@
+#include "passes/shorten/writer.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "passes/shorten/ranges.h"
+
+namespace srjit {
+namespace {
+
+constexpr int kTidyDigits = 15, kShortDigits = 12;
+constexpr double kTidyShare = 16 * 0x1p-53;  // of a number: units in the last place, by which it becomes shorter
+constexpr std::size_t kFewerDigits = 4;      // by which a divisor must be shorter than a factor
+constexpr std::size_t kMostEffort = 8, kEffortOfParentheses = 3, kEffortOfVariable = 4;
+constexpr double kMostWholePower = 64;
+constexpr std::size_t kMostDistributed = 4;  // powers
+
+/// The significant digits of a number.
+std::size_t decimalDigits(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, std::fabs(value), std::chars_format::scientific).ptr;
+  const std::size_t length = static_cast<std::size_t>(std::find(text, end, 'e') - text);
+  return length > 1 ? length - 1 : length;
+}
+
+/// That of the parentheses around an operand whose operator is `operand`.
+std::size_t effortOf(Op op, const Token& operand, bool is_right) {
+  const auto isOf = [](Op tested, Op a, Op b) { return tested == a || tested == b; };
+  if (operand.kind != Token::Kind::kOp) return 0;
+  const bool is_sum = isOf(operand.op, Op::kAdd, Op::kSub), is_product = isOf(operand.op, Op::kMul, Op::kDiv);
+  const bool needs =
+      isOf(op, Op::kAdd, Op::kSub) ? is_sum && is_right : is_sum || (is_product && (is_right || op == Op::kPow));
+  return needs ? kEffortOfParentheses : 0;
+}
+
+/// The short decimal that is as near to a number as its own rounding, or the number itself.
+double tidied(double value) {
+  const double decimal = std::strtod(fmt::format("{:.{}e}", value, kTidyDigits - 1).c_str(), nullptr);
+  return std::fabs(decimal - value) <= kTidyShare * std::fabs(value) && decimalDigits(decimal) <= kShortDigits ? decimal
+                                                                                                               : value;
+}
+
+}  // namespace
+
+void Writer::take(Written& best, Written other) const {
+  const bool is_easier = taste_ == Taste::kEasy && other.cost == best.cost && other.effort < best.effort;
+  if (other.cost < best.cost || is_easier) best = std::move(other);
+}
+
+Written Writer::number(double value) const {
+  const double tidy = tidied(value);
+  const std::size_t effort = std::min(decimalDigits(tidy) - 1, kMostEffort);
+  return {{Token::constant(tidy)}, writing_.constant_cost, effort};
+}
+
+Written Writer::apply(Op op, const Written& a) const {
+  if (!has(op) || a.cost >= Written::kNever) return {};
+  Written result = a;
+  result.tokens.push_back(Token::operation(op));
+  result.cost += writing_.costs[static_cast<std::size_t>(op)];
+  return result;
+}
+
+Written Writer::apply(Op op, const Written& a, const Written& b) const {
+  if (!has(op) || a.cost >= Written::kNever || b.cost >= Written::kNever) return {};
+  Written result = a;
+  result.tokens.insert(result.tokens.end(), b.tokens.begin(), b.tokens.end());
+  result.tokens.push_back(Token::operation(op));
+  result.cost += b.cost + writing_.costs[static_cast<std::size_t>(op)];
+  result.effort += b.effort + effortOf(op, a.tokens.back(), false) + effortOf(op, b.tokens.back(), true);
+  return result;
+}
+
+Written Writer::productOf(std::span<const Written> factors) const {
+  Written product = factors[0];
+  for (const Written& factor : factors.subspan(1)) product = apply(Op::kMul, product, factor);
+  return product;
+}
+
+Written Writer::scaled(double factor, const Written& written) const {
+  if (factor == 1) return written;
+  return quotientOf(factor, {written}, {});
+}
+
+/// factor times all that is above, by all that is below.
+Written Writer::quotientOf(double factor, Options above, const Options& below) const {
+  Written best;
+  const auto close = [&](const Written& top, std::span<const Written> bottom) {
+    if (bottom.empty()) return take(best, top);
+    const Written divisor = productOf(bottom);
+    take(best, apply(Op::kDiv, top, divisor));
+    take(best, apply(Op::kMul, top, apply(Op::kInv, divisor)));
+  };
+  if (above.empty()) {
+    close(number(factor), below);
+    if (factor == 1 && !below.empty()) take(best, apply(Op::kInv, productOf(below)));
+    if (factor == -1 && !below.empty()) take(best, apply(Op::kNeg, apply(Op::kInv, productOf(below))));
+    return best;
+  }
+  if (factor == 1) {
+    close(productOf(above), below);
+    return best;
+  }
+  if (factor == -1) {
+    close(productOf(above), below);
+    best = apply(Op::kNeg, best);
+  }
+  const Written divisor = number(1 / factor);
+  if (std::isnormal(1 / factor) && divisor.effort + kFewerDigits <= number(factor).effort) {
+    Options bottom = {divisor};
+    bottom.insert(bottom.end(), below.begin(), below.end());
+    close(productOf(above), bottom);
+  }
+  above.insert(above.begin(), number(factor));
+  close(productOf(above), below);
+  return best;
+}
+
+Written Writer::write(const Value& value) {
+  const auto [place, is_new] = known_.try_emplace({value.term, value.factor});
+  if (is_new) {
+    Written written = writeFresh(value);
+    known_[{value.term, value.factor}] = written;
+    return written;
+  }
+  return place->second;
+}
+
+Written Writer::writeFresh(const Value& value) {
+  const Term& term = forms_.term(value.term);
+  switch (term.kind) {
+    case Term::Kind::kOne:
+      return number(value.factor);
+    case Term::Kind::kVariable:
+      return scaled(value.factor, {{Token::variable(term.index)}, writing_.variable_cost, kEffortOfVariable});
+    case Term::Kind::kFunction:
+    case Term::Kind::kProduct:
+      return writeProduct(value.factor, forms_.powersOf(value.term), true);
+    case Term::Kind::kSum:
+      return writeSum(forms_.addendsOf(value), true);
+  }
+  return {};
+}
+
+/// A function, whose sign may go into it.
+Written Writer::writeFunction(const Value& value) {
+  const Term& term = forms_.term(value.term);
+  if (term.op == Op::kNeg) return write({-value.factor, term.values[0].term});
+  if (term.op == Op::kExp) return scaled(value.factor, writeExponential(term.values[0]));
+  const auto written = [&](double sign) {
+    Written result = write({sign * term.values[0].factor, term.values[0].term});
+    if (term.values.size() == 1) return apply(term.op, result);
+    // All operands stand before the operator, which costs once.
+    std::size_t cost = result.cost + writing_.costs[static_cast<std::size_t>(term.op)];
+    for (const Value& operand : std::span(term.values).subspan(1)) {
+      const Written other = write(operand);
+      result.tokens.insert(result.tokens.end(), other.tokens.begin(), other.tokens.end());
+      cost += other.cost;
+      result.effort += other.effort;
+    }
+    result.tokens.push_back(Token::operation(term.op));
+    result.cost = has(term.op) && cost < Written::kNever ? cost : Written::kNever;
+    return result;
+  };
+  Written best = scaled(value.factor, written(1));
+  const Parity parity = parityOf(term.op);
+  if (parity == Parity::kOdd) take(best, scaled(-value.factor, written(-1)));
+  if (parity == Parity::kEven) take(best, scaled(value.factor, written(-1)));
+  return best;
+}
+
+Written Writer::writeExponential(const Value& exponent) {
+  Written best = apply(Op::kExp, write(exponent));
+  for (const auto& [op, factor] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
+    if (std::fabs(exponent.factor) != factor) continue;
+    take(best, apply(op, apply(Op::kExp, write({exponent.factor / factor, exponent.term}))));
+  }
+  return best;
+}
+
+Written Writer::writeSum(std::vector<Value> addends, bool may_factor) {
+  if (addends.empty()) return number(0);
+  if (addends.size() == 1) return write(addends[0]);
+  std::vector<double> fronts = {1};
+  const bool all_negative = std::ranges::all_of(addends, [](const Value& value) { return value.factor < 0; });
+  if (all_negative) fronts.push_back(-1);
+  for (const Value& addend : addends) {
+    const double front = all_negative ? addend.factor : std::fabs(addend.factor);
+    if (std::ranges::find(fronts, front) == fronts.end()) fronts.push_back(front);
+  }
+  if (taste_ == Taste::kOutside) std::ranges::rotate(fronts, fronts.begin() + 1);
+  Written best;
+  for (const double front : fronts) take(best, writeAddends(addends, front));
+  if (!may_factor || --left_ < 0) return best;
+  take(best, writeFactored(addends));
+  take(best, writeSquare(addends));
+  take(best, writeLogarithm(addends));
+  return best;
+}
+
+/// front * (addends / front), addend by addend.
+Written Writer::writeAddends(std::span<const Value> addends, double front) {
+  Written sum;
+  std::vector<Value> below;
+  std::optional<Written> constant;  // above 0; it comes last, if another addend can come first
+  for (const Value& addend : addends) {
+    const double factor = addend.factor / front;
+    if (!std::isnormal(factor)) return {};
+    if (factor < 0) {
+      below.push_back({factor, addend.term});
+      continue;
+    }
+    Written written = write({factor, addend.term});
+    if (addend.term == kOne && !sum.tokens.empty()) {
+      constant = std::move(written);
+    } else {
+      sum = sum.tokens.empty() ? written : apply(Op::kAdd, sum, written);
+      if (sum.cost >= Written::kNever) return {};
+    }
+  }
+  if (sum.tokens.empty()) {
+    // The one whose sign costs least comes first.
+    const auto signCost = [&](const Value& addend) {
+      const std::size_t with = write(addend).cost, without = write({-addend.factor, addend.term}).cost;
+      return with - std::min(with, without);
+    };
+    const auto first = std::ranges::min_element(below, {}, signCost);
+    sum = write(*first);
+    below.erase(first);
+  }
+  for (const Value& addend : below) {
+    Written next = apply(Op::kSub, sum, write({-addend.factor, addend.term}));
+    if (next.cost >= Written::kNever) next = apply(Op::kAdd, sum, write(addend));
+    sum = std::move(next);
+  }
+  if (constant) sum = apply(Op::kAdd, sum, *constant);
+  return scaled(front, sum);
+}
+
+/// With a power that several addends have in front of them.
+Written Writer::writeFactored(std::span<const Value> addends) {
+  std::vector<Power> tried;
+  for (const Value& addend : addends) {
+    for (const Power& power : forms_.powersOf(addend.term)) {
+      const auto isLike = [&](const Power& other) {
+        return other.base == power.base && (other.exponent > 0) == (power.exponent > 0);
+      };
+      if (std::ranges::none_of(tried, isLike)) tried.push_back(power);
+    }
+  }
+  Written best;
+  for (const Power& power : tried) {
+    std::vector<Value> some, rest;
+    double exponent = HUGE_VAL;
+    for (const Value& addend : addends) {
+      const std::vector<Power> powers = forms_.powersOf(addend.term);
+      const auto own = std::ranges::find(powers, power.base, &Power::base);
+      const bool has_it = own != powers.end() && (own->exponent > 0) == (power.exponent > 0);
+      (has_it ? some : rest).push_back(addend);
+      if (has_it && std::fabs(own->exponent) < std::fabs(exponent)) exponent = own->exponent;
+    }
+    if (some.size() < 2) continue;
+    const Value divisor = forms_.product(1, {{power.base, -exponent}});
+    for (Value& addend : some) addend = forms_.multiply(addend, divisor);
+    some = forms_.gathered(std::move(some));
+    const Value common = forms_.product(1, {{power.base, exponent}});
+    const Written inner = writeSum(some, true);
+    const Written product = exponent > 0 ? quotientOf(1, {inner, write(common)}, {})
+                                         : quotientOf(1, {inner}, {write(forms_.power(common, -1))});
+    if (rest.empty()) {
+      take(best, product);
+    } else {
+      const Written others = writeSum(rest, true);
+      take(best, apply(Op::kAdd, product, others));
+      for (Value& addend : rest) addend.factor = -addend.factor;
+      take(best, apply(Op::kSub, product, writeSum(rest, true)));
+    }
+  }
+  return best;
+}
+
+/// a t^2 + b t + rest as a (t + b / 2a)^2 + (rest - b^2 / 4a).
+Written Writer::writeSquare(std::span<const Value> addends) {
+  Written best;
+  for (const Value& linear : addends) {
+    if (linear.term == kOne) continue;
+    const Value squared = forms_.power({1, linear.term}, 2);
+    const auto square = std::ranges::find(addends, squared.term, &Value::term);
+    if (square == addends.end()) continue;
+    const double shift = linear.factor / square->factor / 2;
+    std::vector<Value> rest, base = {{1, linear.term}, {shift, kOne}};
+    for (const Value& addend : addends) {
+      if (addend.term != linear.term && addend.term != squared.term) rest.push_back(addend);
+    }
+    rest.push_back({-square->factor * shift * shift, kOne});
+    rest = forms_.gathered(std::move(rest));
+    const double front = square->factor;
+    const Written root = writeSum(base, false), term = scaled(std::fabs(front), apply(Op::kSquare, root));
+    if (rest.empty()) {
+      take(best, front > 0 ? term : scaled(front, apply(Op::kSquare, root)));
+    } else if (front > 0) {
+      take(best, apply(Op::kAdd, term, writeSum(rest, false)));
+      for (Value& addend : rest) addend.factor = -addend.factor;
+      take(best, apply(Op::kSub, term, writeSum(rest, false)));
+    } else {
+      take(best, apply(Op::kSub, writeSum(rest, false), term));
+    }
+  }
+  return best;
+}
+
+/// c log(u) + k + rest as c log(exp(k / c) u) + rest.
+Written Writer::writeLogarithm(std::span<const Value> addends) {
+  Written best;
+  if (addends.back().term != kOne) return best;
+  for (std::size_t i = 0; i + 1 < addends.size(); ++i) {
+    const Term& term = forms_.term(addends[i].term);
+    if (!forms_.isFunction(addends[i].term, Op::kLog)) continue;
+    const double factor = addends[i].factor, inner = std::exp(addends.back().factor / factor);
+    if (!std::isnormal(inner * term.values[0].factor)) continue;
+    const Written logarithm = apply(Op::kLog, write({inner * term.values[0].factor, term.values[0].term}));
+    std::vector<Value> rest(addends.begin(), addends.end() - 1);
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+    if (rest.empty()) {
+      take(best, scaled(factor, logarithm));
+    } else if (factor > 0) {
+      take(best, apply(Op::kAdd, writeSum(rest, false), scaled(factor, logarithm)));
+    } else {
+      take(best, apply(Op::kSub, writeSum(rest, false), scaled(-factor, logarithm)));
+    }
+  }
+  return best;
+}
+
+Written Writer::writeProduct(double factor, const std::vector<Power>& powers, bool may_distribute) {
+  Written best = writeFlat(factor, powers, nullptr, false);
+  if (--left_ < 0) return best;
+  take(best, writeGrouped(factor, powers));
+  if (may_distribute) take(best, writeDistributed(factor, powers));
+  return best;
+}
+
+/// Factor by factor, and a `group` that is written already. The number stands in front, or goes into one of the
+/// factors.
+Written Writer::writeFlat(double factor, std::span<const Power> powers, const Written* group, bool is_below) {
+  Written best;
+  // With the number in the power `absorber`; powers.size(): in front.
+  for (std::size_t absorber = powers.size() + 1; absorber-- > 0;) {
+    if (absorber < powers.size() && factor == 1) break;
+    Options above, below;
+    if (group != nullptr) (is_below ? below : above).push_back(*group);
+    bool is_possible = true;
+    for (std::size_t i = 0; i < powers.size(); ++i) {
+      const Term& base = forms_.term(powers[i].base);
+      const bool is_exponential = forms_.isFunction(powers[i].base, Op::kExp);
+      const double own = i == absorber ? factor : 1;
+      if (i == absorber && base.kind != Term::Kind::kSum && !is_exponential) is_possible = false;
+      if (!is_possible) break;
+      if (!is_exponential) {
+        const bool is_divisor = powers[i].exponent < 0;
+        const Power power{powers[i].base, std::fabs(powers[i].exponent)};
+        (is_divisor ? below : above).push_back(writePower(is_divisor ? 1 / own : own, power));
+        continue;
+      }
+      if (own < 0) is_possible = false;
+      const Value exponent = forms_.add(std::array{base.values[0], Value{std::log(std::fabs(own)), kOne}});
+      const Written direct = writeExponential(exponent);
+      const Written inverse = writeExponential({-exponent.factor, exponent.term});
+      const bool is_alone = powers.size() == 1 && group == nullptr && (factor == 1 || absorber == i);
+      (inverse.cost < direct.cost && !is_alone ? below : above)
+          .push_back(inverse.cost < direct.cost && !is_alone ? inverse : direct);
+    }
+    std::ranges::stable_partition(above, [](const Written& one) { return one.tokens.size() == 1; });
+    if (is_possible) take(best, quotientOf(absorber < powers.size() ? 1 : factor, std::move(above), below));
+  }
+  return best;
+}
+
+/// Powers of exponents that are multiples of 2, 3 or a half within one square, cube or root.
+Written Writer::writeGrouped(double factor, std::span<const Power> powers) {
+  Written best;
+  for (const auto& [op, unit] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
+    if (!has(op)) continue;
+    std::vector<Power> some, rest;
+    for (const Power& power : powers) {
+      const bool is_exponential = forms_.isFunction(power.base, Op::kExp);
+      const bool is_within = isWhole(power.exponent / unit) && (unit > 1 || !isWhole(power.exponent));
+      (is_within && !is_exponential ? some : rest).push_back(power);
+    }
+    if (some.empty()) continue;
+    const bool is_below = std::ranges::all_of(some, [](const Power& power) { return power.exponent < 0; });
+    for (Power& power : some) power.exponent /= is_below ? -unit : unit;
+    const Written group = apply(op, writeProduct(1, some, true));
+    take(best, writeFlat(factor, rest, &group, is_below));
+    const double inner = std::pow(std::fabs(factor), (is_below ? -1 : 1) / unit);
+    if (factor == 1 || (factor < 0 && op != Op::kCube) || !std::isnormal(inner)) continue;
+    const Written absorbing = apply(op, writeProduct(std::copysign(inner, factor), some, true));
+    take(best, writeFlat(1, rest, &absorbing, is_below));
+  }
+  return best;
+}
+
+/// With other factors multiplied into a sum.
+Written Writer::writeDistributed(double factor, std::span<const Power> powers) {
+  Written best;
+  if (powers.size() > kMostDistributed) return best;
+  for (std::size_t sum = 0; sum < powers.size(); ++sum) {
+    const Term& base = forms_.term(powers[sum].base);
+    if (base.kind != Term::Kind::kSum || std::fabs(powers[sum].exponent) != 1) continue;
+    for (std::size_t set = 1; set < (std::size_t{1} << powers.size()); ++set) {
+      if ((set >> sum & 1) != 0) continue;
+      std::vector<Power> within, rest;
+      for (std::size_t i = 0; i < powers.size(); ++i) {
+        if (i == sum) continue;
+        const Power own{powers[i].base, powers[i].exponent * powers[sum].exponent};
+        ((set >> i & 1) != 0 ? within : rest).push_back((set >> i & 1) != 0 ? own : powers[i]);
+      }
+      const Value multiplier = forms_.product(1, within);
+      for (const bool takes_number : {true, false}) {
+        if (!takes_number && factor == 1) continue;
+        const double own = takes_number ? std::pow(factor, powers[sum].exponent) : 1;
+        std::vector<Value> addends;
+        for (const Value& addend : base.values) {
+          const Value product = forms_.multiply(addend, multiplier);
+          addends.push_back({product.factor * own, product.term});
+        }
+        const Written group = writeSum(forms_.gathered(std::move(addends)), false);
+        take(best, writeFlat(takes_number ? 1 : factor, rest, &group, powers[sum].exponent < 0));
+      }
+    }
+  }
+  return best;
+}
+
+/// factor * base^exponent, for a positive exponent; the factor goes into the base.
+Written Writer::writePower(double factor, const Power& power) {
+  const double exponent = power.exponent;
+  const Term& base = forms_.term(power.base);
+  if (factor != 1) {
+    const double root = std::pow(std::fabs(factor), 1 / exponent);
+    if (base.kind != Term::Kind::kSum || (factor < 0 && !isOdd(exponent)) || !std::isnormal(root)) return {};
+    factor = std::copysign(root, factor);
+  }
+  const auto one = [&](double own) {
+    if (base.kind == Term::Kind::kFunction && own == 1) return writeFunction({factor, power.base});
+    if (own == 1) return write({factor, power.base});
+    return writePower(factor == 1 ? 1 : std::copysign(std::pow(std::fabs(factor), own), factor), {power.base, own});
+  };
+  if (exponent == 1) return one(1);
+  const Written plain = one(1);
+  Written best = apply(Op::kPow, plain, number(exponent));
+  const bool is_whole = isWhole(exponent);
+  if (is_whole && exponent <= kMostWholePower) {
+    if (isEven(exponent)) {
+      const Written half = one(exponent / 2);
+      take(best, apply(Op::kSquare, half));
+      take(best, apply(Op::kMul, half, half));
+    } else {
+      take(best, apply(Op::kMul, one(exponent - 1), plain));
+    }
+    if (isWhole(exponent / 3)) take(best, apply(Op::kCube, one(exponent / 3)));
+  } else if (!is_whole && isWhole(exponent * 8)) {
+    take(best, apply(Op::kSqrt, one(exponent * 2)));
+    if (exponent > 1) take(best, apply(Op::kMul, one(std::floor(exponent)), one(exponent - std::floor(exponent))));
+  }
+  if (best.cost >= Written::kNever) best = apply(Op::kExp, scaled(exponent, apply(Op::kLog, plain)));
+  return best;
+}
+
+}  // namespace srjit
