@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ namespace {
 constexpr int kTidyDigits = 15, kShortDigits = 12;
 constexpr double kTidyShare = 16 * 0x1p-53;  // of a number: units in the last place, by which it becomes shorter
 constexpr std::size_t kFewerDigits = 4;      // by which a divisor must be shorter than a factor
-constexpr std::size_t kMostEffort = 8, kEffortOfParentheses = 3, kEffortOfVariable = 4;
+constexpr std::size_t kMostEffort = 8, kEffortOfParentheses = 3, kEffortOfVariable = 4, kEffortOfFraction = 10;
 constexpr double kMostWholePower = 64;
 constexpr std::size_t kMostDistributed = 4;  // powers
 
@@ -37,6 +38,14 @@ std::size_t effortOf(Op op, const Token& operand, bool is_right) {
   const bool needs =
       isOf(op, Op::kAdd, Op::kSub) ? is_sum && is_right : is_sum || (is_product && (is_right || op == Op::kPow));
   return needs ? kEffortOfParentheses : 0;
+}
+
+/// That of fractions within a divisor.
+std::size_t effortOfDivisor(std::span<const Token> divisor) {
+  const auto isFraction = [](const Token& token) {
+    return token == Token::operation(Op::kDiv) || token == Token::operation(Op::kInv);
+  };
+  return std::ranges::any_of(divisor, isFraction) ? kEffortOfFraction : 0;
 }
 
 /// The short decimal that is as near to a number as its own rounding, or the number itself.
@@ -62,6 +71,7 @@ Written Writer::number(double value) const {
 Written Writer::apply(Op op, const Written& a) const {
   if (!has(op) || a.cost >= Written::kNever) return {};
   Written result = a;
+  if (op == Op::kInv) result.effort += effortOfDivisor(a.tokens);
   result.tokens.push_back(Token::operation(op));
   result.cost += writing_.costs[static_cast<std::size_t>(op)];
   return result;
@@ -73,6 +83,7 @@ Written Writer::apply(Op op, const Written& a, const Written& b) const {
   result.tokens.insert(result.tokens.end(), b.tokens.begin(), b.tokens.end());
   result.tokens.push_back(Token::operation(op));
   result.cost += b.cost + writing_.costs[static_cast<std::size_t>(op)];
+  if (op == Op::kDiv) result.effort += effortOfDivisor(b.tokens);
   result.effort += b.effort + effortOf(op, a.tokens.back(), false) + effortOf(op, b.tokens.back(), true);
   return result;
 }
@@ -195,9 +206,10 @@ Written Writer::writeSum(std::vector<Value> addends, bool may_factor) {
     if (std::ranges::find(fronts, front) == fronts.end()) fronts.push_back(front);
   }
   if (taste_ == Taste::kOutside) std::ranges::rotate(fronts, fronts.begin() + 1);
+  if (--left_ < 0) return writeAddends(addends, 1);
   Written best;
   for (const double front : fronts) take(best, writeAddends(addends, front));
-  if (!may_factor || --left_ < 0) return best;
+  if (!may_factor) return best;
   take(best, writeFactored(addends));
   take(best, writeSquare(addends));
   take(best, writeLogarithm(addends));
@@ -352,7 +364,7 @@ Written Writer::writeFlat(double factor, std::span<const Power> powers, const Wr
   Written best;
   // With the number in the power `absorber`; powers.size(): in front.
   for (std::size_t absorber = powers.size() + 1; absorber-- > 0;) {
-    if (absorber < powers.size() && factor == 1) break;
+    if (absorber < powers.size() && (factor == 1 || left_ < 0)) break;
     Options above, below;
     if (group != nullptr) (is_below ? below : above).push_back(*group);
     bool is_possible = true;
@@ -440,6 +452,16 @@ Written Writer::writeDistributed(double factor, std::span<const Power> powers) {
 
 /// factor * base^exponent, for a positive exponent; the factor goes into the base.
 Written Writer::writePower(double factor, const Power& power) {
+  if (power.exponent == 1) {
+    if (forms_.term(power.base).kind == Term::Kind::kFunction) return writeFunction({factor, power.base});
+    return write({factor, power.base});
+  }
+  const auto key = std::tuple(power.base, power.exponent, factor);
+  if (const auto found = known_powers_.find(key); found != known_powers_.end()) return found->second;
+  return known_powers_[key] = writeFreshPower(factor, power);
+}
+
+Written Writer::writeFreshPower(double factor, const Power& power) {
   const double exponent = power.exponent;
   const Term& base = forms_.term(power.base);
   if (factor != 1) {
@@ -448,11 +470,9 @@ Written Writer::writePower(double factor, const Power& power) {
     factor = std::copysign(root, factor);
   }
   const auto one = [&](double own) {
-    if (base.kind == Term::Kind::kFunction && own == 1) return writeFunction({factor, power.base});
-    if (own == 1) return write({factor, power.base});
-    return writePower(factor == 1 ? 1 : std::copysign(std::pow(std::fabs(factor), own), factor), {power.base, own});
+    const double inner = factor == 1 ? 1 : std::copysign(std::pow(std::fabs(factor), own), factor);
+    return writePower(inner, {power.base, own});
   };
-  if (exponent == 1) return one(1);
   const Written plain = one(1);
   Written best = apply(Op::kPow, plain, number(exponent));
   const bool is_whole = isWhole(exponent);

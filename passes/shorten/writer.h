@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,12 +63,14 @@ class Writer {
   Written writeGrouped(double factor, std::span<const Power> powers);
   Written writeDistributed(double factor, std::span<const Power> powers);
   Written writePower(double factor, const Power& power);
+  Written writeFreshPower(double factor, const Power& power);
 
   NormalForms& forms_;
   const Writing& writing_;
   Taste taste_;
-  int left_ = 500;  ///< lists of addends and powers that are still searched
-  std::map<std::pair<TermId, double>, Written> known_;
+  int left_ = 500;                                      ///< lists of addends and powers that are still searched
+  std::map<std::pair<TermId, double>, Written> known_;  ///< by term and factor
+  std::map<std::tuple<TermId, double, double>, Written> known_powers_;  ///< by base, exponent and factor
 };
 
 }  // namespace srjit
