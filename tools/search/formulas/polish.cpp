@@ -247,9 +247,10 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
-  const Forms forms = formsOf(variant);
-  for (const std::vector<Formula>* formulas : {&forms.simple, &forms.exact}) {
-    for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
+  const Expression whole = closed(variant);
+  for (const Expression& form : {whole, shortest(whole, ranges_, writing_)}) {
+    if (!rules_.grammar.admits(form.tokens())) continue;
+    complexity = std::min(complexity, rules_.grammar.complexityOf(form.tokens()));
   }
   int digits = 0;
   for (const Token& token : variant.tree) {
@@ -325,6 +326,7 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
   // In other forms other constants may be 1: 1.05 * (u + 0.95 * v) is 1.05 * u + v.
   for (const Expression& form : shorten(closed(variant), ranges_, writing_)) {
     const Variant other = Variant::of(form.tokens(), Exponents::kWholeKept);
+    if (other.values.size() > count) continue;  // each trial has fewer parameters, or fewer tokens
     for (std::size_t only = 0; only < other.values.size(); ++only) {
       std::vector<std::optional<double>> one(other.values.size());
       one[only] = 1;
@@ -388,6 +390,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
     Variant variant;
     double least;     ///< the loss of the best variant that was seen
     double rounding;  ///< the loss that is rounding
+    std::pair<std::size_t, int> cost;
     bool is_done = false;
   };
   std::vector<Variant> variants;
@@ -398,7 +401,9 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
   const std::vector<double> rounding = roundingOf(variants, front.floor());
   const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
   std::vector<Formed> formed;
-  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, rounding[v]});
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    formed.push_back({variants[v], variants[v].loss, rounding[v], costOf(variants[v])});
+  }
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
@@ -420,7 +425,11 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
-      if (owner.is_done || costOf(trials[t]) < costOf(owner.variant)) owner.variant = trials[t];
+      const std::pair<std::size_t, int> cost = costOf(trials[t]);
+      if (owner.is_done || cost < owner.cost) {
+        owner.variant = trials[t];
+        owner.cost = cost;
+      }
       owner.is_done = false;
     }
   }
