@@ -14,7 +14,24 @@ namespace srjit {
 namespace {
 
 constexpr double kSameNumber = 1e-15;  // share of numbers by which their sum is rounding
-constexpr double kMostExpanded = 3;    // a power of a sum that is multiplied out
+constexpr double kSameMagnitude = 1e-13;
+constexpr double kMostExpanded = 3;  // a power of a sum that is multiplied out
+
+/// The magnitude that most numbers of a sum have; of equally frequent ones the first.
+double commonMagnitude(std::span<const Value> addends) {
+  double common = 0;
+  std::ptrdiff_t most = 0;
+  for (const Value& one : addends) {
+    const double magnitude = std::fabs(one.factor);
+    const auto count = std::ranges::count_if(addends, [&](const Value& other) {
+      return std::fabs(std::fabs(other.factor) - magnitude) <= kSameMagnitude * magnitude;
+    });
+    if (count <= most) continue;
+    most = count;
+    common = magnitude;
+  }
+  return common;
+}
 
 }  // namespace
 
@@ -188,7 +205,7 @@ Value NormalForms::normalSum(std::vector<Value> addends) {
     for (Value& addend : addends) addend = multiply(addend, divisor);
     return multiply(product(1, common), normalSum(gathered(std::move(addends))));
   }
-  const double lead = addends[0].factor;
+  const double lead = std::copysign(commonMagnitude(addends), addends[0].factor);
   for (Value& addend : addends) addend = checked(addend.factor / lead, addend.term);
   Term term{.kind = Term::Kind::kSum};
   term.values = std::move(addends);

@@ -4,8 +4,8 @@
 //   Value     a number times a term
 //   term      1, a variable, a function of values, a product of powers of terms, or a sum of values
 //   product   bases are no products (but for roots of products of unknown sign), exponents are not 0; one exp() at most
-//   sum       at least two values, no sums among them, no factor that all of them have; the first one has the number 1
-//             or -1, a constant is the last
+//   sum       at least two values, no sums among them, no factor that all of them have; the first number is above 0
+//             and the most frequent magnitude is 1, but for bases of roots; a constant is the last
 //
 // Terms are hash-consed: equal terms are one number.
 #pragma once
@@ -91,6 +91,8 @@ class NormalForms {
   std::vector<Power> powersOf(TermId term) const;
   /// Like terms and logarithms gathered, in the order of writing.
   std::vector<Value> gathered(std::vector<Value> addends);
+  /// The sum of gathered addends.
+  Value normalSum(std::vector<Value> addends);
   Range rangeOf(const Value& value) const noexcept;
   /// Below 0, 0 or above, as `a` is written before, is, or is written after `b`.
   int compare(TermId a, TermId b) const noexcept;
@@ -101,7 +103,6 @@ class NormalForms {
   Value constant(double number);
   TermId intern(Term term);
   Value variable(std::uint32_t index);
-  Value normalSum(std::vector<Value> addends);
   std::vector<Power> commonPowers(std::span<const Value> addends) const;
   void gatherLogarithms(std::vector<Value>& addends);
   void expand(const Value& value, std::vector<Value>& addends);

@@ -19,6 +19,7 @@ constexpr int kTidyDigits = 15, kShortDigits = 12;
 constexpr double kTidyShare = 16 * 0x1p-53;  // of a number: units in the last place, by which it becomes shorter
 constexpr std::size_t kFewerDigits = 4;      // by which a divisor must be shorter than a factor
 constexpr std::size_t kMostEffort = 8, kEffortOfParentheses = 3, kEffortOfVariable = 4, kEffortOfFraction = 10;
+constexpr std::size_t kMostBaseDigits = 6;  // 10^x0, but not 0.36787944117144233^x0
 constexpr double kMostWholePower = 64;
 constexpr std::size_t kMostDistributed = 4;  // powers
 
@@ -188,6 +189,10 @@ Written Writer::writeFunction(const Value& value) {
 
 Written Writer::writeExponential(const Value& exponent) {
   Written best = apply(Op::kExp, write(exponent));
+  const double base = tidied(std::exp(exponent.factor));
+  if (exponent.factor != 1 && std::isnormal(base) && decimalDigits(base) <= kMostBaseDigits) {
+    take(best, apply(Op::kPow, number(base), write({1, exponent.term})));
+  }
   for (const auto& [op, factor] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
     if (std::fabs(exponent.factor) != factor) continue;
     take(best, apply(op, apply(Op::kExp, write({exponent.factor / factor, exponent.term}))));
@@ -281,10 +286,9 @@ Written Writer::writeFactored(std::span<const Value> addends) {
     const Value divisor = forms_.product(1, {{power.base, -exponent}});
     for (Value& addend : some) addend = forms_.multiply(addend, divisor);
     some = forms_.gathered(std::move(some));
-    const Value common = forms_.product(1, {{power.base, exponent}});
-    const Written inner = writeSum(some, true);
-    const Written product = exponent > 0 ? quotientOf(1, {inner, write(common)}, {})
-                                         : quotientOf(1, {inner}, {write(forms_.power(common, -1))});
+    const Value common =
+        forms_.multiply(forms_.product(1, {{power.base, exponent}}), forms_.normalSum(std::move(some)));
+    const Written product = writeProduct(common.factor, forms_.powersOf(common.term), false);
     if (rest.empty()) {
       take(best, product);
     } else {

@@ -85,7 +85,10 @@ TEST(Shorten, FormsAreThoseThatPeopleWrite) {
       {"log(x0 * exp(x1))", kPositive, "x1 + log(x0)"},
       {"exp(0.5 * log(x0) + log(x1))", kPositive, "x1 * sqrt(x0)"},
       {"1 - exp(-x0)", kAny, "1 - exp(-x0)"},
+      {"10^x0 * x1", kAny, "x1 * 10^x0"},
       // Sums
+      {"x0 * (12.1 * (0.684 * x1 + sin(x0) + cos(x1))) / x2 + 670", kPositive,
+       "12.1 * x0 * (0.684 * x1 + sin(x0) + cos(x1)) / x2 + 670"},
       {"x0*x1 + x0*x2", kAny, "x0 * (x1 + x2)"},
       {"x0 * (1 + x1/x0)", kPositive, "x0 + x1"},
       {"(x0 + x1) * (x0 - x1) + square(x1)", kAny, "square(x0)"},
