@@ -1,7 +1,9 @@
 #include "tools/evaluation.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -62,6 +64,30 @@ void checkOutName(const EvaluationOptions& options, bool writes_npy) {
   }
 }
 
+/// One character, no digit, letter, quote or sign.
+void addCharacter(CLI::App& app, const std::string& name, char& character, const std::string& help) {
+  app.add_option_function<std::string>(
+         name,
+         [&character, name](const std::string& text) {
+           constexpr std::string_view kOthers = "\"'+-\r\n";
+           const std::string_view given = text == "tab" ? std::string_view("\t") : text;
+           const bool is_one = given.size() == 1 && std::isalnum(static_cast<unsigned char>(given[0])) == 0;
+           if (!is_one || kOthers.find(given[0]) != std::string_view::npos) {
+             throw CLI::ValidationError(name, text + ": expected one character, no digit, letter, quote or sign");
+           }
+           character = given[0];
+         },
+         help)
+      ->type_name("CHARACTER")
+      ->default_str(std::string(1, character));
+}
+
+void checkForm(const CsvForm& form) {
+  if (form.delimiter != form.decimal) return;
+  throw CLI::ValidationError(
+      "--decimal", std::string(1, form.decimal) + ": the same as between cells; expected another --delimiter, as ';'");
+}
+
 }  // namespace
 
 void addDataOptions(CLI::App& app, EvaluationOptions& options) {
@@ -69,6 +95,12 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
                  "the data: CSV with a header line, or .npy; .gz and .xz too; - is standard input")
       ->type_name("FILE")
       ->required();
+  addCharacter(app, "--delimiter", options.form.delimiter, "what is between the cells of a CSV file; or 'tab'");
+  addCharacter(app, "--decimal", options.form.decimal, "what is before the digits of a fraction in a CSV file");
+  app.add_option("--ignore", options.form.ignored, "a column that is not read, as one of texts; again for another")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--target", options.target, "the target column; it is no variable (.npy columns are called 0, 1, ...)")
       ->type_name("NAME");
   app.add_option("--weights", options.weights, "the column of row weights; it is no variable")->type_name("NAME");
@@ -86,9 +118,9 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
 }
 
 void addDropMissingOption(CLI::App& app, EvaluationOptions& options) {
-  options.missing = MissingCells::kDroppable;
+  options.form.missing = MissingCells::kDroppable;
   app.add_flag_callback(
-      "--drop-missing", [&options] { options.missing = MissingCells::kRead; },
+      "--drop-missing", [&options] { options.form.missing = MissingCells::kRead; },
       "leave out rows in which a column, the target or the weights are nan, NA, N/A, NULL or empty");
 }
 
@@ -146,8 +178,9 @@ DataView viewOf(const Roles& roles) {
 }
 
 DataTable readTable(const EvaluationOptions& options) {
-  DataTable table = readData(options.data, options.expressions.limits.max_bytes, options.missing).value();
-  if (options.missing != MissingCells::kRead) return table;
+  checkForm(options.form);
+  DataTable table = readData(options.data, options.expressions.limits.max_bytes, options.form).value();
+  if (options.form.missing != MissingCells::kRead) return table;
   const std::string name = displayName(options.data);
   const std::size_t all = table.rows(), dropped = dropMissing(table);
   if (dropped == all) refuse("{}: --drop-missing leaves no row: each of {} has a missing value", name, all);
@@ -173,7 +206,7 @@ LoadedData loadData(const EvaluationOptions& options) {
       return std::ranges::any_of(column, [](double value) { return std::isnan(value); });
     };
     const bool can_drop =
-        options.missing == MissingCells::kDroppable && (has_nan(roles.target) || has_nan(roles.weights));
+        options.form.missing == MissingCells::kDroppable && (has_nan(roles.target) || has_nan(roles.weights));
     Error error = data.error();
     error.message = fmt::format("{}: {}{}", displayName(options.data), error.message,
                                 can_drop ? "; --drop-missing leaves out rows with missing values" : "");

@@ -18,7 +18,7 @@ struct EvaluationOptions {
   ExpressionOptions expressions;  ///< whose limits are those of the data, too
   EngineOptions engine;
   std::string data, target, weights, passes, out = "-";
-  MissingCells missing = MissingCells::kRefused;  ///< kRead: rows with missing values are left out
+  CsvForm form = {};  ///< MissingCells::kRead: rows with missing values are left out
   bool json = false, quiet = false;
   bool simplify = true;                          ///< CompileOptions
   std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some

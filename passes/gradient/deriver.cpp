@@ -152,13 +152,13 @@ class SumTerms {
 
   graph::Value weighted(const graph::Value& value) const { return weight_ ? product(*weight_, value) : value; }
   void add(const graph::Value& term) { addNode(term.in(maker_)); }
-  /// The products of x and each of `others`. There are many, so they are made as nodes.
+  /// The products of x and each of `others`.
   void addProducts(const graph::Value& x, std::span<const graph::Value> others) {
     const NodeId by = x.in(maker_);
     const bool is_one = isOne(x);
     for (const graph::Value& other : others) {
       const NodeId node = other.in(maker_);
-      addNode(is_one ? node : isOne(other) ? by : maker_.dag().apply(Op::kMul, Operands{by, node, 0}));
+      addNode(is_one ? node : isOne(other) ? by : maker_.apply(Op::kMul, {by, node, 0}));
     }
   }
   std::vector<NodeId> finish() && {
@@ -288,7 +288,7 @@ void Deriver::readExpression(const ExpressionView& tokens, std::uint32_t express
   read(optimizer_.graph());
 }
 
-// No rule leaves nodes behind, so nothing is copied.
+// A tree leaves only constants behind, which have no effect here, so nothing is copied.
 void Deriver::readExpression(const Tree& tree, std::uint32_t expression) {
   dag_.clear(kNodesPerNode * tree.nodes.size());
   roots_.assign(1, addTree(tree, expression, dag_, places_));

@@ -19,10 +19,10 @@
 namespace srjit {
 
 /// Derives one expression after another, in the same memory. The result depends only on the expression: its own nodes
-/// stay as they are, so f keeps its bits; derivatives get the rules of the math mode, and are fused, in a copy of its
-/// graph, since that must not depend on what the passes before left behind; those that need it get a test whether they
-/// are finite; what sums add is as Quantity has it, without rules. Linear in the nodes of each root together, not
-/// recursive. Not thread-safe.
+/// stay as they are, so f keeps its bits; derivatives get the rules of the math mode, and are fused, in a graph of its
+/// own nodes, since that must not depend on operators that the passes before left behind; those that need it get a test
+/// whether they are finite; what sums add is as Quantity has it, without rules. Linear in the nodes of each root
+/// together, not recursive. Not thread-safe.
 class Deriver {
  public:
   Deriver(Precision precision, Math math);
@@ -48,7 +48,7 @@ class Deriver {
   template <class Source>
   ExpressionGraph runOf(const Source& source, std::uint32_t expression, const std::optional<Derivation>& derivation,
                         const ExpressionView& tokens);
-  /// Put the expression into an empty graph, and its node into roots_.
+  /// Put the expression into an empty graph, in the order of evaluation or of the tree, and its node into roots_.
   void readExpression(const ExpressionView& tokens, std::uint32_t expression);
   void readExpression(const Tree& tree, std::uint32_t expression);
   void read(const ExpressionGraph& f);

@@ -1,5 +1,6 @@
 #include "passes/gradient/linear_parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -23,30 +24,43 @@ bool intersect(std::span<const std::uint64_t> x, std::span<const std::uint64_t> 
   return false;
 }
 
-bool isOperator(std::int32_t code) { return code >= 0 && code != kConstantCode; }
+bool isOperator(std::int32_t code) { return code > kConstantCode; }
 
 /// The tokens of an operator's operands.
 using OperandTokens = std::array<std::uint32_t, kMaxArity>;
 OperandTokens operandsOf(std::uint32_t token, int arity, std::span<const std::uint32_t> begins) {
   OperandTokens operands{};
   std::uint32_t last = token - 1;
-  for (auto k = static_cast<std::size_t>(arity); k-- > 0; last = begins[last] - 1) operands[k] = last;
+  for (auto k = static_cast<std::size_t>(arity); k-- > 0;) {
+    operands[k] = last;
+    if (k > 0) last = begins[last] - 1;
+  }
   return operands;
 }
 
 }  // namespace
 
 std::span<const std::uint32_t> LinearParameters::find(const ExpressionView& tokens) {
-  const std::uint32_t parameters = tokens.parameterCount();
   found_.clear();
-  if (parameters == 0) return found_;
-  words_ = (std::size_t{parameters} + kWordBits - 1) / kWordBits;
-  contained_.assign(parameters * words_, 0);
-  enters_.assign(parameters, 0);
+  parameters_.clear();
+  for (const std::int32_t code : tokens.codes()) {
+    if (isParameterCode(code)) parameters_.push_back(indexOfCode(code));
+  }
+  if (parameters_.empty()) return found_;
+  std::ranges::sort(parameters_);
+  const auto repeated = std::ranges::unique(parameters_);
+  parameters_.erase(repeated.begin(), repeated.end());
+  words_ = (parameters_.size() + kWordBits - 1) / kWordBits;
+  contained_.assign(parameters_.size() * words_, 0);
+  enters_.assign(parameters_.size(), 0);
   collect(tokens.codes());
   sweep(tokens.codes());
-  choose(parameters);
+  choose();
   return found_;
+}
+
+std::size_t LinearParameters::numberOf(std::int32_t code) const {
+  return static_cast<std::size_t>(std::ranges::lower_bound(parameters_, indexOfCode(code)) - parameters_.begin());
 }
 
 void LinearParameters::collect(std::span<const std::int32_t> codes) {
@@ -62,7 +76,7 @@ void LinearParameters::collect(std::span<const std::int32_t> codes) {
       for (int k = 0; k < arity; ++k)
         include(setIn(below_, token), setIn(below_, operands[static_cast<std::size_t>(k)]));
     } else if (isParameterCode(code)) {
-      const std::uint32_t parameter = indexOfCode(code);
+      const std::size_t parameter = numberOf(code);
       setIn(below_, token)[parameter / kWordBits] = Word{1} << (parameter % kWordBits);
     }
   }
@@ -77,7 +91,7 @@ void LinearParameters::sweep(std::span<const std::int32_t> codes) {
     if (reached_[token] == 0) continue;
     const std::int32_t code = codes[token];
     if (isParameterCode(code)) {
-      const std::uint32_t parameter = indexOfCode(code);
+      const std::size_t parameter = numberOf(code);
       enters_[parameter] = 1;
       include(setIn(contained_, parameter), setIn(above_, token));
     }
@@ -98,16 +112,16 @@ void LinearParameters::sweep(std::span<const std::int32_t> codes) {
   }
 }
 
-void LinearParameters::choose(std::uint32_t parameters) {
+void LinearParameters::choose() {
   excluded_.assign(words_, 0);
   found_set_.assign(words_, 0);
-  for (std::uint32_t i = 0; i < parameters; ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (enters_[i] == 0) continue;
     const std::span<const Word> contained = setIn(contained_, i);
     const std::size_t word = i / kWordBits;
     const Word bit = Word{1} << (i % kWordBits);
     if (((excluded_[word] | contained[word]) & bit) != 0 || intersect(contained, found_set_)) continue;
-    found_.push_back(i);
+    found_.push_back(parameters_[i]);
     found_set_[word] |= bit;
     include(excluded_, contained);
   }

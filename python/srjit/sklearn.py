@@ -238,7 +238,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         notices_: As of `srjit.Engine`, and what there was no time for.
     """
 
-    def __init__(self, operators: Any = None, *, max_complexity: int = 30, variable_complexity: int = 1,
+    def __init__(self, operators: Any = None, *, max_complexity: int = 40, variable_complexity: int = 1,
                  constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
                  loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,

@@ -16,26 +16,17 @@ namespace {
 
 using Indices = std::vector<std::uint32_t>;
 
-/// An expression, and its graph as an engine of this mode has it.
+/// The graph of an expression as an engine of this mode has it.
 class Optimized {
  public:
   Optimized(const Expression& expression, Math math, Precision precision)
-      : tokens_({&expression, 1}),
-        parameters_(expression.parameterCount()),
+      : parameters_(expression.parameterCount()),
         optimizer_(precision, math),
         deriver_(precision, math),
         derived_(precision) {
-    optimizer_.run(tokens_[0], 0);
+    optimizer_.run(Population({&expression, 1})[0], 0);
   }
 
-  Indices linear(LinearParameters& finder) {
-    const std::span<const std::uint32_t> all = finder.find(tokens_[0]);
-    return {all.begin(), all.end()};
-  }
-  Indices linear() {
-    LinearParameters finder;
-    return linear(finder);
-  }
   /// The definition, with the derivatives as they are after all rules, which may have cancelled terms.
   Indices linearOfDerivatives() {
     const Dag& dag = derived();
@@ -72,22 +63,20 @@ class Optimized {
   }
 
  private:
-  Population tokens_;
   std::uint32_t parameters_;
   ExpressionOptimizer optimizer_;
   Deriver deriver_;
   Dag derived_;
 };
 
-class LinearParametersModes : public testing::TestWithParam<std::tuple<Precision, Math>> {
- protected:
-  static Indices linearOf(std::string_view text) {
-    const auto [precision, math] = GetParam();
-    return Optimized(infix(text), math, precision).linear();
-  }
-};
+Indices linearOf(const Expression& expression) {
+  LinearParameters finder;
+  const std::span<const std::uint32_t> all = finder.find(Population({&expression, 1})[0]);
+  return {all.begin(), all.end()};
+}
+Indices linearOf(std::string_view text) { return linearOf(infix(text)); }
 
-TEST_P(LinearParametersModes, AreThoseThatNoDerivativeOfThemContains) {
+TEST(LinearParameters, AreThoseThatNoDerivativeOfThemContains) {
   EXPECT_EQ(linearOf("p0 * x0 + p1"), (Indices{0, 1}));
   EXPECT_EQ(linearOf("p0 * exp(p1 * x0) + p2"), (Indices{0, 2}));
   EXPECT_EQ(linearOf("(p0 * x0 + p1) / (1 + p2 * x0)"), (Indices{0, 1}));
@@ -100,14 +89,14 @@ TEST_P(LinearParametersModes, AreThoseThatNoDerivativeOfThemContains) {
 }
 
 // Either of two factors could be linear; together they are not.
-TEST_P(LinearParametersModes, AreJointlyLinear) {
+TEST(LinearParameters, AreJointlyLinear) {
   EXPECT_EQ(linearOf("p0 * p1 * x0"), (Indices{0}));
   EXPECT_EQ(linearOf("(p0 + x0) * (p1 + x1)"), (Indices{0}));
   EXPECT_EQ(linearOf("p1 * p0 * x0 + p2 * x1"), (Indices{0, 2}));
   EXPECT_EQ(linearOf("p0 * x0 + p1 * (p0 + p2)"), (Indices{0, 2}));
 }
 
-TEST_P(LinearParametersModes, DoNotIncludeStepsAndWhatHasNoEffect) {
+TEST(LinearParameters, DoNotIncludeStepsAndWhatHasNoEffect) {
   EXPECT_EQ(linearOf("floor(p0) * p1 + x0"), (Indices{1}));
   EXPECT_EQ(linearOf("if(x0 - p0, p1, p2 * x0)"), (Indices{1, 2}));
   EXPECT_EQ(linearOf("abs(p0) * x0"), (Indices{}));
@@ -117,7 +106,9 @@ TEST_P(LinearParametersModes, DoNotIncludeStepsAndWhatHasNoEffect) {
   EXPECT_EQ(linearOf("x0 + 1"), (Indices{}));
 }
 
-// The definition, in numbers: the second differences by all pairs vanish.
+class LinearParametersModes : public testing::TestWithParam<std::tuple<Precision, Math>> {};
+
+// The definition, in numbers: the derivatives by members stay when members move.
 TEST_P(LinearParametersModes, OfRandomExpressionsAreAffine) {
   const auto [precision, math] = GetParam();
   ExpressionGenerator generator = expressionsOfAllOperators(95);
@@ -127,7 +118,7 @@ TEST_P(LinearParametersModes, OfRandomExpressionsAreAffine) {
   for (int i = 0; i < 5'000; ++i) {
     const Expression expression = generator.next();
     Optimized graph(expression, math, precision);
-    const Indices linear = graph.linear();
+    const Indices linear = linearOf(expression);
     const Dag& dag = graph.derived();
     std::vector<double> base, moved;
     for (std::uint32_t k = 0; k < expression.parameterCount(); ++k) base.push_back(random.between(-2.0, 2.0));
@@ -156,7 +147,7 @@ TEST_P(LinearParametersModes, OfNearlyAllRandomExpressionsAreThoseOfTheirDerivat
   for (int i = 0; i < 3'000; ++i) {
     const Expression expression = generator.next();
     Optimized graph(expression, math, precision);
-    const Indices linear = graph.linear();
+    const Indices linear = linearOf(expression);
     found += linear.size();
     others += static_cast<std::size_t>(linear != graph.linearOfDerivatives());
   }
@@ -177,16 +168,26 @@ TEST(LinearParameters, OfManyTerms) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     if (i % 3 != 0) expected.push_back(i);
   }
-  EXPECT_EQ(Optimized(expression, Math::kPrecise, Precision::kF64).linear(), expected);
+  EXPECT_EQ(linearOf(expression), expected);
+}
+
+// Memory is that of those which occur.
+TEST(LinearParameters, OfDistantNumbers) {
+  const std::uint32_t last = Expression::kMaxIndex;
+  EXPECT_EQ(linearOf(Expression::create({Token::parameter(last)}).value()), (Indices{last}));
+  EXPECT_EQ(linearOf("p9 * exp(p70000 * x0) + p500000"), (Indices{9, 500000}));
 }
 
 TEST(LinearParameters, KeepNothingOfTheLastExpression) {
   LinearParameters finder;
-  Optimized large(infix("p0 * exp(p1 * x0) + p2 * sin(x0 + p3)"), Math::kStrict, Precision::kF64);
-  Optimized small(infix("p1 * x0 + sin(p0)"), Math::kStrict, Precision::kF64);
+  const Expression large = infix("p0 * exp(p1 * x0) + p2 * sin(x0 + p3)"), small = infix("p1 * x0 + sin(p0)");
+  const auto linear = [&](const Expression& expression) {
+    const std::span<const std::uint32_t> all = finder.find(Population({&expression, 1})[0]);
+    return Indices(all.begin(), all.end());
+  };
   for (int repeat = 0; repeat < 2; ++repeat) {
-    EXPECT_EQ(large.linear(finder), (Indices{0, 2}));
-    EXPECT_EQ(small.linear(finder), (Indices{1}));
+    EXPECT_EQ(linear(large), (Indices{0, 2}));
+    EXPECT_EQ(linear(small), (Indices{1}));
   }
 }
 

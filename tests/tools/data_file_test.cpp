@@ -65,17 +65,33 @@ TEST(Csv, NumbersAreReadExactly) {
   EXPECT_EQ(*parseNumber("0e-400"), 0);
 }
 
+TEST(Csv, OfOtherForms) {
+  const CsvForm form{.delimiter = ';', .decimal = ',', .ignored = {"name", "note"}};
+  const DataTable table = parseCsv("name;a;note;b\nJohn, x;1,5;;2\n\"a;b\";-3e-2;?;0,25\n", "t.csv", form).value();
+  EXPECT_THAT(table.names, ElementsAre("a", "b"));
+  EXPECT_THAT(table.columns, ElementsAre(ElementsAre(1.5, -0.03), ElementsAre(2, 0.25)));
+  EXPECT_EQ(parseCsv("name;note;a\nx;y;1.5\n", "t.csv", form).error().message,
+            "t.csv:2:5: '1.5' is not a number with decimal ',' (column 'a')\nx;y;1.5\n    ^~~");
+  EXPECT_EQ(parseCsv("name;a\nx;1\n", "t.csv", form).error().message,
+            "t.csv: column 'note' is to be ignored, but is not in the data; its columns are name, a");
+  EXPECT_EQ(parseCsv("name;note\nx;1\n", "t.csv", form).error().message, "t.csv: all columns are ignored");
+  EXPECT_THAT(parseCsv("a\tb\n1\t2\n", "t.csv", {.delimiter = '\t'})->columns,
+              ElementsAre(ElementsAre(1), ElementsAre(2)));
+}
+
 TEST(Csv, MissingCellsAreReadOnlyWhereTheyAreDropped) {
   const std::string text = "a,b\n1,2\n,3\n4,NA\nnan,5\n6,n/a\nNULL,7\n8,9\n";
   const std::pair<MissingCells, std::string> refused[] = {
       {MissingCells::kRefused, "t.csv:3:1: empty cell in column 'a'\n,3\n^"},
       {MissingCells::kDroppable,
        "t.csv:3:1: empty cell in column 'a'; --drop-missing leaves out rows with missing values\n,3\n^"}};
-  for (const auto& [missing, message] : refused) EXPECT_EQ(parseCsv(text, "t.csv", missing).error().message, message);
-  EXPECT_EQ(parseCsv("a\nNA\n", "t.csv", MissingCells::kDroppable).error().message,
+  for (const auto& [missing, message] : refused)
+    EXPECT_EQ(parseCsv(text, "t.csv", {.missing = missing}).error().message, message);
+  EXPECT_EQ(parseCsv("a\nNA\n", "t.csv", {.missing = MissingCells::kDroppable}).error().message,
             "t.csv:2:1: 'NA' is not a number (column 'a'); --drop-missing leaves out rows with missing values\nNA\n^~");
-  EXPECT_THAT(parseCsv("a\noops\n", "t.csv", MissingCells::kRead).error().message, HasSubstr("'oops' is not a number"));
-  DataTable table = parseCsv(text, "t.csv", MissingCells::kRead).value();
+  EXPECT_THAT(parseCsv("a\noops\n", "t.csv", {.missing = MissingCells::kRead}).error().message,
+              HasSubstr("'oops' is not a number"));
+  DataTable table = parseCsv(text, "t.csv", {.missing = MissingCells::kRead}).value();
   EXPECT_EQ(table.rows(), 7U);
   EXPECT_EQ(dropMissing(table), 5U);
   EXPECT_THAT(table.columns, ElementsAre(ElementsAre(1, 8), ElementsAre(2, 9)));

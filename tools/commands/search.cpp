@@ -126,7 +126,7 @@ void checkRows(const DataView& data, const EvaluationOptions& options) {
   const Status finite = search::checkFinite(data);
   if (finite) return;
   refuse("{}: {}{}", displayName(options.data), finite.error().message,
-         options.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
+         options.form.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
 }
 
 ExitStatus runSearch(SearchCommand options) {

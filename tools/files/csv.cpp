@@ -19,8 +19,9 @@ namespace {
 /// A libcsv parser, strict about quotes, that tells blank lines too.
 class Parser {
  public:
-  Parser() {
+  explicit Parser(char delimiter) {
     if (csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL) != 0) throw std::bad_alloc();
+    csv_set_delim(&parser_, static_cast<unsigned char>(delimiter));
     // A cell's memory grows by this; by 128 bytes, libcsv's default, copies take time quadratic in the cell's length.
     csv_set_blk_size(&parser_, 1 << 16);
   }
@@ -72,11 +73,17 @@ bool isMissing(std::string_view cell) {
 
 /// Receives the cells and keeps the first fault. libcsv's callbacks cannot stop it, so later cells are let pass.
 struct Builder {
-  MissingCells missing = MissingCells::kRefused;
+  static constexpr std::size_t kIgnored = std::numeric_limits<std::size_t>::max();
+
+  const CsvForm& form;
+  std::string_view origin;
   DataTable table = {};
+  std::vector<std::string> names = {};   ///< of all columns of the file
+  std::vector<std::size_t> places = {};  ///< by column of the file: that of the table, or kIgnored
   Position at = {};
   std::size_t first_blank_line = 0;  ///< since the last row, 0 without
   std::optional<Fault> fault = {};
+  Status chosen = okStatus();  ///< of the columns
 
   void fail(std::string message) {
     if (!fault) fault = Fault{at.record, at.field, 0, std::move(message)};
@@ -88,35 +95,54 @@ struct Builder {
     const std::size_t field = at.field;
     if (at.record == 0) {
       if (text.empty()) fail("a column without a name");
-      table.names.emplace_back(text);
-    } else if (field == table.names.size()) {
+      names.emplace_back(text);
+    } else if (field == names.size()) {
       fail(fmt::format("a cell too many: the header names {} column{}", field, field == 1 ? "" : "s"));
+    } else if (places[field] == kIgnored) {
+      // Text as it is.
     } else if (isMissing(text)) {
       missingCell(text);
     } else {
-      const Result<double> value = parseNumber(text);
-      if (value) table.columns[field].push_back(*value);
-      if (!value) fail(fmt::format("{} (column {})", value.error().message, text::inQuotes(table.names[field])));
+      number(text);
     }
     ++at.field;
   }
 
+  void number(std::string_view text) {
+    std::string changed;
+    if (form.decimal != '.') {
+      changed = text;
+      // A point is no digit where the decimal is another character.
+      std::ranges::replace(changed, '.', '?');
+      std::ranges::replace(changed, form.decimal, '.');
+    }
+    const Result<double> value = parseNumber(form.decimal == '.' ? text : changed);
+    if (value) {
+      table.columns[places[at.field]].push_back(*value);
+    } else if (form.decimal == '.') {
+      fail(fmt::format("{} (column {})", value.error().message, text::inQuotes(names[at.field])));
+    } else {
+      fail(fmt::format("{} is not a number with decimal {} (column {})", text::inQuotes(text),
+                       text::inQuotes({&form.decimal, 1}), text::inQuotes(names[at.field])));
+    }
+  }
+
   void missingCell(std::string_view text) {
-    if (missing == MissingCells::kRead) {
-      table.columns[at.field].push_back(std::numeric_limits<double>::quiet_NaN());
+    if (form.missing == MissingCells::kRead) {
+      table.columns[places[at.field]].push_back(std::numeric_limits<double>::quiet_NaN());
     } else if (text.empty()) {
       failEmpty(0);
     } else {
-      fail(fmt::format("{} is not a number (column {}){}", text::inQuotes(text), text::inQuotes(table.names[at.field]),
+      fail(fmt::format("{} is not a number (column {}){}", text::inQuotes(text), text::inQuotes(names[at.field]),
                        remedy()));
     }
   }
   std::string_view remedy() const {
-    return missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with missing values" : "";
+    return form.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with missing values" : "";
   }
 
   void failEmpty(std::size_t blank_line) {
-    fail(fmt::format("empty cell in column {}{}", text::inQuotes(table.names[at.field]), remedy()));
+    fail(fmt::format("empty cell in column {}{}", text::inQuotes(names[at.field]), remedy()));
     fault->blank_line = blank_line;
   }
 
@@ -125,25 +151,36 @@ struct Builder {
     const std::size_t blank_lines = at.blank_lines, field = at.field;
     if (!at.endsRecord(end)) {
       // Between rows of one column it is a row whose cell is missing; at the end of the file it is nothing.
-      const bool is_row = at.blank_lines != blank_lines && at.record > 0 && table.names.size() == 1;
+      const bool is_row = at.blank_lines != blank_lines && at.record > 0 && names.size() == 1;
       if (is_row && first_blank_line == 0) first_blank_line = at.blank_lines;
       return;
     }
     if (at.record == 0) {
       checkHeader();
-      table.columns.resize(table.names.size());
-    } else if (field < table.names.size()) {
+      choose();
+    } else if (field < names.size()) {
       fail(fmt::format("the line ends after {} cell{}, but the header names {} columns", field, field == 1 ? "" : "s",
-                       table.names.size()));
+                       names.size()));
     }
     at.nextRecord();
+  }
+
+  void choose() {
+    for (const std::string& name : names) {
+      const bool is_ignored = std::ranges::find(form.ignored, name) != form.ignored.end();
+      places.push_back(is_ignored ? kIgnored : table.names.size());
+      if (!is_ignored) table.names.push_back(name);
+    }
+    table.columns.resize(table.names.size());
+    chosen = checkIgnored(names, form, origin);
+    if (!chosen) fail(chosen.error().message);
   }
 
   void checkHeader() {
     std::unordered_set<std::string_view> seen;
     bool all_numbers = true, counted = true;
-    for (std::size_t& field = at.field = 0; field < table.names.size(); ++field) {
-      const std::string& name = table.names[field];
+    for (std::size_t& field = at.field = 0; field < names.size(); ++field) {
+      const std::string& name = names[field];
       if (!seen.insert(name).second) return fail(fmt::format("a second column called {}", text::inQuotes(name)));
       all_numbers = all_numbers && parseNumber(name).ok();
       counted = counted && name == std::to_string(field);
@@ -151,7 +188,7 @@ struct Builder {
     at.field = 0;
     // Tables without names are often saved with a header 0,1,2,...; other numbers mean that the header is missing.
     if (all_numbers && !counted) {
-      fail(fmt::format("the first line must name the columns, but {} is a number", text::inQuotes(table.names[0])));
+      fail(fmt::format("the first line must name the columns, but {} is a number", text::inQuotes(names[0])));
     }
   }
 
@@ -187,8 +224,8 @@ struct Locator {
   }
 };
 
-std::pair<std::size_t, std::size_t> locate(std::string_view text, const Fault& fault) {
-  Parser parser;
+std::pair<std::size_t, std::size_t> locate(std::string_view text, const Fault& fault, char delimiter) {
+  Parser parser(delimiter);
   Locator locator{fault};
   for (; locator.offset < text.size() && !locator.found; ++locator.offset) {
     csv_parse(parser.get(), &text[locator.offset], 1, Locator::onCell, Locator::onEnd, &locator);
@@ -217,11 +254,10 @@ Error errorAt(std::string_view text, std::string_view origin, std::size_t begin,
 }
 
 /// The header of `text` and all rows; where there is a fault, an error.
-Result<DataTable> parseTable(std::string_view text, std::string_view origin,
-                             MissingCells missing = MissingCells::kRefused) {
+Result<DataTable> parseTable(std::string_view text, std::string_view origin, const CsvForm& form) {
   text = withoutByteOrderMark(text);
-  Parser parser;
-  Builder builder{.missing = missing};
+  Parser parser(form.delimiter);
+  Builder builder{.form = form, .origin = origin};
   constexpr std::size_t kBlock = 1 << 16;  // small, so that a fault is reported early
   bool broken = false;
   std::size_t done = 0;
@@ -234,8 +270,9 @@ Result<DataTable> parseTable(std::string_view text, std::string_view origin,
   }
   if (!broken && !builder.fault && csv_fini(parser.get(), Builder::onCell, Builder::onEnd, &builder) != 0)
     broken = true;
+  if (!builder.chosen) return builder.chosen.error();
   if (builder.fault) {
-    const auto [begin, end] = locate(text, *builder.fault);
+    const auto [begin, end] = locate(text, *builder.fault, form.delimiter);
     return errorAt(text, origin, begin, end, builder.fault->message);
   }
   if (broken && csv_error(parser.get()) == CSV_ENOMEM) {
@@ -253,8 +290,8 @@ Result<DataTable> parseTable(std::string_view text, std::string_view origin,
 
 }  // namespace
 
-Result<DataTable> parseCsv(std::string_view text, std::string_view origin, MissingCells missing) {
-  Result<DataTable> table = parseTable(text, origin, missing);
+Result<DataTable> parseCsv(std::string_view text, std::string_view origin, const CsvForm& form) {
+  Result<DataTable> table = parseTable(text, origin, form);
   if (!table) return table;
   if (table->names.empty()) return Error{Errc::kIo, fmt::format("{}:1:1: the file is empty", origin), Span{}};
   if (table->rows() == 0) {
@@ -265,7 +302,7 @@ Result<DataTable> parseCsv(std::string_view text, std::string_view origin, Missi
 }
 
 Result<std::vector<std::string>> parseCsvHeader(std::string_view text, std::string_view origin) {
-  Result<DataTable> table = parseTable(text, origin);
+  Result<DataTable> table = parseTable(text, origin, {});
   if (!table) return table.error();
   if (table->rows() == 0) return std::move(table->names);
   const std::size_t second = text.find_first_of("\r\n");

@@ -55,13 +55,40 @@ void writeNpy(OutputFile& out, std::span<const std::span<const T>> columns) {
 
 }  // namespace
 
-Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes, MissingCells missing) {
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes, const CsvForm& form) {
   const Result<std::string> content = readFile(path, max_bytes);
   if (!content) return content.error();
   const std::string origin = displayName(path);
-  if (std::string_view(*content).starts_with(kNpyMagic)) return parseNpy(*content, origin);
+  const bool is_npy = std::string_view(*content).starts_with(kNpyMagic);
   const bool claims_npy = path.ends_with(".npy") || path.ends_with(".npy.gz") || path.ends_with(".npy.xz");
-  return claims_npy ? parseNpy(*content, origin) : parseCsv(*content, origin, missing);
+  if (!is_npy && !claims_npy) return parseCsv(*content, origin, form);
+  Result<DataTable> table = parseNpy(*content, origin);
+  if (!table) return table;
+  if (Status known = checkIgnored(table->names, form, origin); !known) return std::move(known).error();
+  for (const std::string& name : form.ignored) {
+    const auto at = std::ranges::find(table->names, name);
+    if (at == table->names.end()) continue;  // named twice
+    table->columns.erase(table->columns.begin() + (at - table->names.begin()));
+    table->names.erase(at);
+  }
+  return table;
+}
+
+Status checkIgnored(std::span<const std::string> names, const CsvForm& form, std::string_view origin) {
+  const auto isIn = [](std::span<const std::string> all, const std::string& name) {
+    return std::ranges::find(all, name) != all.end();
+  };
+  for (const std::string& name : form.ignored) {
+    if (isIn(names, name)) continue;
+    return Error{Errc::kInvalid,
+                 fmt::format("{}: column {} is to be ignored, but is not in the data; its columns are {}", origin,
+                             text::inQuotes(name), text::listNames(names)),
+                 {}};
+  }
+  const bool leaves_one =
+      std::ranges::any_of(names, [&](const std::string& name) { return !isIn(form.ignored, name); });
+  if (leaves_one) return okStatus();
+  return Error{Errc::kInvalid, fmt::format("{}: all columns are ignored", origin), {}};
 }
 
 std::size_t dropMissing(DataTable& table) {

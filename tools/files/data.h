@@ -32,20 +32,29 @@ enum class MissingCells : std::uint8_t {
   kRead,       ///< NaN
 };
 
+/// How a CSV file is written, and what is read of it.
+struct CsvForm {
+  MissingCells missing = MissingCells::kRefused;
+  char delimiter = ',', decimal = '.';    ///< between cells, and before the digits of a fraction: two characters
+  std::vector<std::string> ignored = {};  ///< names of columns that are not read, whatever their cells have
+};
+
 /// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed) or an .npy matrix
 /// (format 1.0 to 3.0, two dimensions; float32, float64, integers or booleans, which become 0 and 1; C or Fortran
 /// order). Both may be .gz or .xz; "-" is standard
 /// input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any case. A blank line
 /// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
-/// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the
-/// place: "FILE:LINE:COLUMN: MESSAGE", the line and a caret.
-Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes = 0,
-                           MissingCells missing = MissingCells::kRefused);
+/// which is an error unless nothing but blank lines follows. `form` is that of a CSV file; its ignored columns are left
+/// out of an .npy matrix, too. Errors are kIo with a complete message, for CSV with the place: "FILE:LINE:COLUMN:
+/// MESSAGE", the line and a caret; kInvalid for an ignored column that is not there, or if there is no other.
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes = 0, const CsvForm& form = {});
 
 /// The same for content that is in memory; `origin` names it in messages.
-Result<DataTable> parseCsv(std::string_view text, std::string_view origin,
-                           MissingCells missing = MissingCells::kRefused);
+Result<DataTable> parseCsv(std::string_view text, std::string_view origin, const CsvForm& form = {});
 Result<DataTable> parseNpy(std::string_view bytes, std::string_view origin);
+
+/// Whether `names` have all columns that are ignored, and another.
+Status checkIgnored(std::span<const std::string> names, const CsvForm& form, std::string_view origin);
 
 /// Leaves out the rows in which a column has a NaN; gives their number. There may be no row left.
 std::size_t dropMissing(DataTable& table);

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "tools/search/sums.h"
 
 namespace srjit::search {
 namespace {
@@ -20,7 +21,7 @@ bool isGain(double loss, double than) {
 }
 
 constexpr std::size_t kMostPolished = 60;
-constexpr std::size_t kMostAtOnce = 12;  // finalists of a slice, and columns of linear formulas
+constexpr std::size_t kMostAtOnce = 12;  // finalists of a slice
 
 /// Sizes of slices: 1, 2, 4, ... The first ones are done even if there is little time, and few calls do all.
 class Slices {
@@ -37,70 +38,10 @@ class Slices {
   std::size_t most_, size_ = 1;
 };
 
-/// The square of the correlation of a column with the target; 0 if one of them is constant.
-double correlationSquared(std::span<const double> column, const RowSet& rows) {
-  const double y_mean = rows.targetMean();
-  double weights = 0, mean = 0;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    weights += rows.weightOf(r);
-    mean += rows.weightOf(r) * column[r];
-  }
-  mean /= weights;
-  double xx = 0, xy = 0, yy = 0;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double x = column[r] - mean, y = rows.target[r] - y_mean, w = rows.weightOf(r);
-    xx += w * x * x;
-    xy += w * x * y;
-    yy += w * y * y;
-  }
-  const double squared = xy * xy / (xx * yy);
-  return std::isfinite(squared) ? squared : 0;
-}
-
-/// The columns with the largest correlations.
-std::vector<std::uint32_t> bestColumns(const RowSet& rows) {
-  std::vector<std::uint32_t> columns(rows.columns.size());
-  std::iota(columns.begin(), columns.end(), 0U);
-  std::vector<double> correlations;
-  for (const std::vector<double>& column : rows.columns) correlations.push_back(correlationSquared(column, rows));
-  std::ranges::stable_sort(columns, std::greater(), [&](std::uint32_t column) { return correlations[column]; });
-  columns.resize(std::min(columns.size(), kMostAtOnce));
-  return columns;
-}
-
-/// p0 a + p1 b + ... + p2; of a scaled loss, whose polishing scales and shifts, a + p0 b + ...
-Expression sumOf(std::span<const std::uint32_t> columns, bool is_scaled, const Grammar& grammar) {
-  const bool has_factors = grammar.has(Op::kMul), has_sums = grammar.has(Op::kAdd);
-  std::vector<Token> tree;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    tree.push_back(Token::variable(columns[i]));
-    if (has_factors && (i > 0 || !is_scaled)) {
-      tree.insert(tree.end(), {Token::constant(1), Token::operation(Op::kMul)});
-    }
-    if (i > 0) tree.push_back(Token::operation(Op::kAdd));
-  }
-  if (has_sums && !is_scaled) tree.insert(tree.end(), {Token::constant(0), Token::operation(Op::kAdd)});
-  return Expression::create(std::move(tree)).value();
-}
-
-/// Formulas of one column each, and of as many as the grammar admits.
-std::vector<Finalist> linearFinalists(const SearchSetup& setup) {
-  const std::vector<std::uint32_t> columns = bestColumns(setup.fitted);
+/// Where there was no time for more: the sums of the first link.
+void addSums(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
   std::vector<Finalist> finalists;
-  const auto add = [&](std::span<const std::uint32_t> some) {
-    const Expression tree = sumOf(some, isOfSquares(setup.loss), setup.grammar);
-    const bool is_admitted = setup.grammar.admits(tree.tokens());
-    if (is_admitted) finalists.push_back({tree, 0});
-    return is_admitted;
-  };
-  for (const std::uint32_t& column : columns) add(std::span(&column, 1));
-  std::size_t most = setup.grammar.has(Op::kAdd) ? columns.size() : 0;
-  while (most > 1 && !add(std::span(columns).first(most))) --most;
-  return finalists;
-}
-
-void addLinear(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
-  const std::vector<Finalist> finalists = linearFinalists(setup);
+  for (Expression& sum : sparseSums(setup, 0)) finalists.push_back({std::move(sum), 0});
   Slices slices(kMostAtOnce);
   for (std::size_t done = 0; done < finalists.size() && !closed.stop_requested();) {
     const std::size_t size = slices.next(finalists.size() - done);
@@ -197,13 +138,14 @@ std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const 
                                        const Polisher& polisher, const std::stop_token& closed) {
   const bool is_first = state.generations == 0 && end != SearchEnd::kEnough;
   untilStopped(closed, [&] {
-    if (is_first) addLinear(state.front, setup, polisher, closed);
+    const bool is_empty = std::ranges::all_of(state.archives, &std::vector<Archived>::empty);
+    if (is_first && is_empty) addSums(state.front, setup, polisher, closed);
     if (end != SearchEnd::kEnough) polishArchives(state, polisher, closed);
   });
   state.front = roundInSlices(state.front, polisher, closed);
   const bool is_late = end == SearchEnd::kTime;
   if (is_first) {
-    return std::string("the search ended within its first generation, so it has few formulas, most of them linear") +
+    return std::string("the search ended within its first generation, so it has few formulas, most of them sums") +
            (is_late ? "; it needs more seconds, or fewer islands, offspring or rows" : "");
   }
   if (!closed.stop_requested()) return {};

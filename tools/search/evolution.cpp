@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -21,12 +22,15 @@
 #include "tools/search/closing.h"
 #include "tools/search/group.h"
 #include "tools/search/setup.h"
+#include "tools/search/sums.h"
 
 namespace srjit::search {
 namespace {
 
 constexpr std::uint64_t kPolishEvery = 8;    // generations
 constexpr std::size_t kPolishedAtOnce = 12;  // finalists
+constexpr std::size_t kMostParts = 200;      // of trees, in sums
+constexpr std::size_t kMostPartTokens = 12;
 
 using Clock = Timekeeper::Clock;
 
@@ -38,6 +42,23 @@ std::vector<Island> newIslands(std::size_t count, std::size_t links) {
     if (links > 1 && i % 2 == 1) islands[i].link = 1 + i / 2 % (links - 1);
   }
   return islands;
+}
+
+/// The parts of archived trees, but columns and constants, each once; those of the best trees first.
+std::vector<Expression> partsOf(std::span<const Archived> archive) {
+  std::vector<Expression> parts;
+  for (const Archived& one : archive | std::views::reverse) {
+    const std::span<const Token> tokens = one.tree.tokens();
+    const std::vector<std::uint32_t> begins = subtreeStarts(tokens);
+    for (std::size_t i = 0; i < tokens.size() && parts.size() < kMostParts; ++i) {
+      const std::span<const Token> own = tokens.subspan(begins[i], i + 1 - begins[i]);
+      const bool varies = std::ranges::find(own, Token::Kind::kVariable, &Token::kind) != own.end();
+      if (own.size() < 2 || own.size() > kMostPartTokens || !varies) continue;
+      Expression part = Expression::create({own.begin(), own.end()}).value();
+      if (std::ranges::find(parts, part) == parts.end()) parts.push_back(std::move(part));
+    }
+  }
+  return parts;
 }
 
 /// Copies what a generation changes, in memory that there is.
@@ -79,6 +100,9 @@ class Run {
  private:
   using Groups = std::array<Group, 3>;
 
+  void addFirstSums();
+  void addSums();
+  Individuals judged(std::span<const Expression> trees, std::size_t link) const;
   void generate(Groups& groups);
   void polishSome();
   std::optional<SearchEnd> reason();
@@ -126,8 +150,42 @@ std::optional<SearchEnd> Run::reason() {
   return end && exact_since_ && *end != SearchEnd::kStopped ? SearchEnd::kEnough : end;
 }
 
+/// The trees with their losses for selection.
+Individuals Run::judged(std::span<const Expression> trees, std::size_t link) const {
+  Individuals made;
+  for (const Expression& tree : trees) made.trees.add(tree.tokens());
+  if (trees.empty()) return made;
+  const Losses losses = setup_.screen.submitLoss(made.trees, link).result().value();
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    const auto [shape, whole, is_constant] = identityOf(made.trees[i]);
+    made.traits.push_back({usable(losses.values[i]), shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
+  }
+  return made;
+}
+
+/// The sums that the columns give, of all links. No island gets them: their populations begin with random trees.
+void Run::addFirstSums() {
+  std::vector<std::vector<Expression>> sums(setup_.links.size());
+  tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t link) { sums[link] = sparseSums(setup_, link); });
+  for (std::size_t link = 0; link < sums.size(); ++link) archive(state_.archives[link], judged(sums[link], link));
+}
+
+/// Sums of the parts of archived trees, of one link at a time: of the first link every other time.
+void Run::addSums() {
+  const std::size_t turn = state_.generations / kPolishEvery, others = setup_.links.size() - 1;
+  const std::size_t link = others == 0 || turn % 2 == 1 ? 0 : 1 + turn / 2 % others;
+  const auto island = std::ranges::find_if(
+      state_.islands, [&](const Island& one) { return one.link == link && one.population.size() > 0; });
+  const std::vector<Expression> parts = partsOf(state_.archives[link]);
+  if (island == state_.islands.end() || parts.empty()) return;
+  const Individuals sums = judged(sparseSums(setup_, link, parts), link);
+  archive(state_.archives[link], sums);
+  settle(*island, sums, options_.island);
+}
+
 /// One generation of all islands.
 void Run::generate(Groups& groups) {
+  if (state_.generations > 0 && state_.generations % kPolishEvery == 0) addSums();
   // Three times the same, a group further each time: what a step waits for was submitted before another group bred.
   // After the last step all have ended the same generation; what two of them have begun since changes no island.
   for (std::size_t first = 0; first < groups.size(); ++first) {
@@ -149,7 +207,7 @@ void Run::generate(Groups& groups) {
 /// A generation that was cut off depends on timing, so it is dropped. Its trees are used only if no generation is
 /// complete.
 SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
-  std::vector<std::vector<Archived>> first_trees(state_.archives.size());
+  std::vector<std::vector<Archived>> first_trees = complete.archives;
   if (complete.generations == 0) {
     for (const Island& island : state_.islands) archive(first_trees[island.link], island.population);
     for (const Group& group : groups) group.archiveOffspring(first_trees);
@@ -174,6 +232,9 @@ SearchEnd Run::run() {
   };
   Groups groups = {groupOf(0), groupOf(1), groupOf(2)};
   const std::stop_token ended = timekeeper_.ended();
+  untilStopped(ended, [&] {
+    if (state_.generations == 0) addFirstSums();
+  });
   SearchState complete;
   keep(state_, complete);
   untilStopped(ended, [&] {

@@ -36,7 +36,7 @@ struct GrammarOptions {
   std::vector<NestingLimit> nesting = {};   ///< limits besides that of allow_self_nesting
   unsigned variable_complexity = 1;
   unsigned constant_complexity = 1;
-  std::size_t max_complexity = 30;
+  std::size_t max_complexity = 40;
   bool allow_self_nesting = false;  ///< whether exp, sin and other functions may stand within one of the same name
 };
 

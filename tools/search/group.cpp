@@ -21,8 +21,6 @@ constexpr double kMigration = 0.25;       // islands that a tree comes to, in a 
 constexpr std::uint64_t kAloneFor = 15;   // generations, so that a new population is not that of another island
 constexpr std::uint64_t kMigrationSeed = 0x6d69;
 
-double usable(double loss) { return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss; }
-
 }  // namespace
 
 Group::Group(const GroupContext& context, std::vector<Island>& all, std::span<const std::size_t> numbers)

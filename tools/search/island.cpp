@@ -258,19 +258,23 @@ void breed(const Island& island, const Grammar& grammar, const IslandOptions& op
   }
 }
 
-void survive(Island& island, const Individuals& offspring, const IslandOptions& options) {
+void settle(Island& island, const Individuals& newcomers, const IslandOptions& options) {
   thread_local Individuals survivors;
   survivors.clear();
   const Individuals& old = island.population;
-  for (const std::vector<Contender>& niche : select(old, offspring, options.population)) {
+  for (const std::vector<Contender>& niche : select(old, newcomers, options.population)) {
     for (const Contender& one : niche) {
       const bool is_old = one.number < old.size();
-      const Individuals& from = is_old ? old : offspring;
+      const Individuals& from = is_old ? old : newcomers;
       const std::size_t number = is_old ? one.number : one.number - old.size();
       survivors.add(from.trees[number], from.traits[number]);
     }
   }
   std::swap(island.population, survivors);
+}
+
+void survive(Island& island, const Individuals& offspring, const IslandOptions& options) {
+  settle(island, offspring, options);
   ++island.generation;
   if (comesForward(island)) island.improved = island.generation;
   if (island.generation - island.improved < options.patience) return;

@@ -1,8 +1,10 @@
 // An island: a population that evolves by itself, but for single trees that come from others.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tools/search/grammar.h"
@@ -18,6 +20,9 @@ struct Traits {
   std::uint64_t whole = 0;  ///< Identity::whole
   std::size_t complexity = 0;
 };
+
+/// A loss of the engine as Traits have it.
+inline double usable(double loss) { return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss; }
 
 /// Trees, and the traits of each. Plain data.
 struct Individuals {
@@ -60,11 +65,14 @@ struct IslandOptions {
 void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
            Brood& brood);
 
-/// Chooses the survivors of the population and of `offspring`, and counts the generation. Each complexity is a niche
-/// (J.-B. Mouret, J. Clune, "Illuminating search spaces by mapping elites", arXiv 1504.04909): first the best of each
-/// niche survive, then the second best of each, and so on, until the population is full. Of trees of one shape the best
-/// one survives. Losses that are not finite do not. A population that made no progress for `patience` generations is
-/// dropped, so that the next one is bred anew.
+/// Chooses the survivors of the population and of `newcomers`. Each complexity is a niche (J.-B. Mouret, J. Clune,
+/// "Illuminating search spaces by mapping elites", arXiv 1504.04909): first the best of each niche survive, then the
+/// second best of each, and so on, until the population is full. Of trees of one shape the best one survives. Losses
+/// that are not finite do not.
+void settle(Island& island, const Individuals& newcomers, const IslandOptions& options);
+
+/// Settles the offspring of a generation, and counts it. A population that made no progress for `patience` generations
+/// is dropped, so that the next one is bred anew.
 void survive(Island& island, const Individuals& offspring, const IslandOptions& options);
 
 /// Numbers of the offspring, best first, whose constants are worth fitting: they have some, and would survive, or

@@ -123,13 +123,13 @@ Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const 
   return screen;
 }
 
-// Rules of algebra would take longer than they save in one evaluation, or in those of a fit.
+// Each is evaluated once, so rules of algebra would take longer than they save. A fit's programs they make cheaper.
 Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t link) const {
   return engine_.submitLoss(trees.view(), data_[link], {}, loss_, {.simplify = false}).value();
 }
 
 Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
-  const Program program = engine_.compile(batch.trees.view(), {.simplify = false, .deferred = true}).value();
+  const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
   return engine_.submitFit(program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations}).value();
 }
 

@@ -414,6 +414,7 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
       {.quantity = kLoss, .columns = 2, .loss = huber},
       {.quantity = kGradient, .columns = 3, .loss = scaled},
       {.quantity = kNormalEquations, .columns = 3, .weighted = true},
+      {.quantity = kReweighted, .columns = 3, .loss = huber, .skips_invalid = true},
       {.quantity = kJacobian, .columns = 3}};
   for (const std::uint32_t slots : {3U, 64U}) {
     for (const Math math : kMathModes) {
@@ -421,12 +422,13 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
       Encoder encoder(table.numbers());
       Deriver optimizer(Precision::kF64, math);
       for (const Derivation& derivation : derivations) {
-        BatchOptimizer batch(Precision::kF64, math, derivation);
+        const bool simplify = slots == 64;
+        BatchOptimizer batch(Precision::kF64, math, derivation, simplify);
         const Population population(expressionsToEncode(slots, 100));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
           batch.add(population[e]);
           const Dag scheduled = batch.take();
-          const ExpressionGraph graph = optimizer.run(population[e], 0, derivation);
+          const ExpressionGraph graph = optimizer.run(population[e], 0, derivation, simplify);
           ASSERT_EQ(graph.roots.size(), derivation.roots(population[e].parameterCount()));
           expectEqualCode(encoder, graph, scheduled, slots, print(population[e].expression(), Language::kInfix));
         }

@@ -73,6 +73,10 @@ TEST_P(Tiers, AgreeOnExpressionsAsTheyAreWritten) {
   const Gradients gradients = engine.gradient(written, data, w.parameters).value();
   expectSameLosses(gradients.losses, losses, "beside derivatives");
   expectSameBits(engine.gradient(loops, data, w.parameters).value().derivatives, gradients.derivatives, 1, "gradients");
+  const auto fitted = [&](const Program& program) {
+    return engine.fit(program, data, w.parameters, {.iterations = 4}).value().parameters;
+  };
+  expectSameBits(fitted(loops), fitted(written), 1, "fits");
   // One expression at a time, by another engine.
   const Engine other = this->engine(1);
   for (std::size_t e = 0; e < w.expressions.size(); e += 37) {

@@ -229,9 +229,9 @@ TEST(SearchLinks, AreThoseThatTargetAndGrammarAdmit) {
   EXPECT_THAT(names(positive, {.nesting = {{Op::kInv, Op::kSqrt, 0}}}),
               testing::ElementsAre("identity", "inverse", "square", "log"))
       << "no root within a reciprocal";
-  EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kMul}, {Op::kExp, 29}}}),
+  EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kMul}, {Op::kExp, 39}}}),
               testing::ElementsAre("identity"))
-      << "a wrapper of complexity 33";
+      << "a wrapper of complexity 43";
 }
 
 TEST(SearchLinks, OfUnknownOrUnfitNamesAreErrors) {
