@@ -44,7 +44,7 @@ inline constexpr std::size_t kMostShortened = 200;
 ///
 /// Several forms differ in where numbers stand: 1.05 * (sin(x0) + 0.95 * x1) and 1.05 * sin(x0) + 0.9975 * x1. After a
 /// fit, other numbers of them may be 1. Computed numbers within a few units in the last place of a short decimal become
-/// it. Thread-safe. Takes some time for 20 tokens.
+/// it. Thread-safe; time and memory are bounded.
 inline constexpr std::size_t kMostForms = 6;
 std::vector<Expression> shorten(const Expression& expression, std::span<const Range> ranges, const Writing& writing);
 

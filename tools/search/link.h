@@ -1,6 +1,10 @@
 // Links: functions g of the target for which g(y) = a + b f(x) is searched, so y = g^-1(a + b f(x)). A law such as
 // y = sqrt(u + v) is then found as the simpler f = u + v (generalized linear models, P. McCullagh, J. A. Nelder, 1989,
 // 2.2; the inner functions of AI Feynman, arXiv 1905.11481, are of this kind).
+//
+// A formula keeps g^-1 only if it needs it: rounding tries the formula without each of its operators, and takes what
+// has a loss larger by no more than a hundredth, or within rounding (Polisher::round()). So a * b / c is shown, and not
+// asin(a * b / c), where the data cannot tell them apart.
 #pragma once
 
 #include <span>
