@@ -143,7 +143,7 @@ TEST(Shorten, WhatItCannotReadStays) {
 constexpr Op kOperators[] = {Op::kAdd,  Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kInv,  Op::kSquare, Op::kCube,
                              Op::kSqrt, Op::kExp, Op::kLog, Op::kAbs, Op::kSin, Op::kTanh, Op::kAsin,   Op::kPow};
 
-/// The value of an expression in f64; NaN if that of a part is not finite.
+/// The value of an expression in f64; NaN if that of an operator is 0 or not finite.
 double finiteValueOf(const Expression& expression, std::span<const double> row) {
   std::vector<double> stack;
   for (const Token& token : expression.tokens()) {
@@ -155,6 +155,7 @@ double finiteValueOf(const Expression& expression, std::span<const double> row) 
       std::copy(stack.end() - token.arity(), stack.end(), operands);
       stack.resize(stack.size() - arity);
       value = applyRow<double>(token.op, operands[0], operands[1], operands[2]);
+      if (value == 0) return NAN;
     }
     if (!std::isfinite(value)) return NAN;
     stack.push_back(value);
