@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/shorten/shorten.h"
+#include "passes/shorten/forms.h"
 
 namespace srjit {
 

@@ -1,5 +1,5 @@
 // The shortest ways to write formulas.
-#include "passes/shorten/shorten.h"
+#include "passes/shorten/forms.h"
 
 #include <cmath>
 #include <string>
@@ -24,87 +24,88 @@ std::string shortest(std::string_view text, const Range& range, const Writing& w
   return textOf(shorten(infix(text), ranges, writing).front());
 }
 
+constexpr struct {
+  const char* text;
+  Range range;
+  const char* expected;
+} kForms[] = {
+    // Numbers come first, and fold through products, sums and functions.
+    {"13.6 * (x1 * (x0 * 0.89))", kPositive, "12.104 * x0 * x1"},
+    {"(2*x0 + 4) / (x0 + 2)", kPositive, "2"},
+    {"5 / (2*x0 + 3*x1)", kPositive, "2.5 / (x0 + 1.5 * x1)"},
+    {"sqrt(2*x0 + 3*x1) * 5", kPositive, "sqrt(50 * x0 + 75 * x1)"},
+    {"2 / (x0*3)", kPositive, "0.6666666666666666 / x0"},
+    {"x0 * 0.3333333333333333", kPositive, "x0 / 3"},
+    {"2*3 + x0", kPositive, "x0 + 6"},
+    {"sin(1) * 0", kPositive, "0"},
+    {"log(2*x0 + 3)", kPositive, "log(2 * x0 + 3)"},
+    {"2*log(x0) + 3", kPositive, "2 * log(x0) + 3"},
+    {"1.2300000000000002 + -0.025699999999999966*log(x0)", kPositive, "1.23 - 0.0257 * log(x0)"},
+    // Signs
+    {"x1 - -1.36*sin(x0)", kPositive, "x1 + 1.36 * sin(x0)"},
+    {"-(x0 - x1)", kAny, "x1 - x0"},
+    {"x0 + -2.5", kAny, "x0 - 2.5"},
+    {"x0 - x1 - x2 + 3", kAny, "x0 - x1 - x2 + 3"},
+    {"3 - x0*2", kAny, "3 - 2 * x0"},
+    {"sin(x1 - x0)", kAny, "sin(x1 - x0)"},
+    {"cos(-x0)", kAny, "cos(x0)"},
+    {"x1 - sin(-x0)", kAny, "x1 + sin(x0)"},
+    {"square(-x0) * x1", kAny, "x1 * square(x0)"},
+    // Powers
+    {"square(x0) / x0", kPositive, "x0"},
+    {"square(x0) / x0", kAny, "x0"},
+    {"x0 * x0 * x0", kAny, "cube(x0)"},
+    {"square(x0) * square(x1)", kAny, "square(x0 * x1)"},
+    {"square(x0) / square(x1)", kAny, "square(x0 / x1)"},
+    {"sqrt(x0) * sqrt(x1)", kPositive, "sqrt(x0 * x1)"},
+    {"sqrt(x0 * x1) / x0", kPositive, "sqrt(x1 / x0)"},
+    {"sqrt(square(x0) * x1)", kPositive, "x0 * sqrt(x1)"},
+    {"sqrt(square(x0))", kNegative, "-x0"},
+    {"sqrt(square(x0))", kAny, "abs(x0)"},
+    {"sqrt(square(x0 + 2))", kUnit, "x0 + 2"},
+    {"abs(x0) * abs(x1)", kAny, "abs(x0 * x1)"},
+    {"abs(square(x0) + 1)", kAny, "square(x0) + 1"},
+    {"x0^0.5 * x0^1.5", kPositive, "square(x0)"},
+    // Fractions once
+    {"x0 / x1 / x2", kPositive, "x0 / (x1 * x2)"},
+    {"x0 / (x1 / x2)", kPositive, "x0 * x2 / x1"},
+    {"inv(x0) * inv(x1)", kPositive, "inv(x0 * x1)"},
+    {"x0 / (x1*x2) * x3", kPositive, "x0 * x3 / (x1 * x2)"},
+    {"x0 / x1 + x2 / x1", kPositive, "(x0 + x2) / x1"},
+    {"1 / (x0 * x1)", kPositive, "inv(x0 * x1)"},
+    // Exponentials and logarithms
+    {"exp(2.5 + log(x0))", kPositive, "12.182493960703473 * x0"},
+    {"exp(log(square(x0)) / 2)", kAny, "abs(x0)"},
+    {"exp(log(square(x0)) / 2)", kPositive, "x0"},
+    {"exp(-52.6 - log(x0 * (x1 - 1) / x2))", kPositive, "1.4325515268863242e-23 * x2 / (x0 * (x1 - 1))"},
+    {"exp(-52.6 - log(exp(x0/x1) - 1))", kPositive, "1.4325515268863242e-23 / (exp(x0 / x1) - 1)"},
+    {"exp(x0) * exp(-x1)", kAny, "exp(x0 - x1)"},
+    {"log(x0) - log(x1)", kPositive, "log(x0 / x1)"},
+    {"log(x0 * exp(x1))", kPositive, "x1 + log(x0)"},
+    {"exp(0.5 * log(x0) + log(x1))", kPositive, "x1 * sqrt(x0)"},
+    {"1 - exp(-x0)", kAny, "1 - exp(-x0)"},
+    {"10^x0 * x1", kAny, "x1 * 10^x0"},
+    // Sums
+    {"x0 * (12.1 * (0.684 * x1 + sin(x0) + cos(x1))) / x2 + 670", kPositive,
+     "12.1 * x0 * (0.684 * x1 + sin(x0) + cos(x1)) / x2 + 670"},
+    {"x0*x1 + x0*x2", kAny, "x0 * (x1 + x2)"},
+    {"x0 * (1 + x1/x0)", kPositive, "x0 + x1"},
+    {"(x0 + x1) * (x0 - x1) + square(x1)", kAny, "square(x0)"},
+    {"9e12 + x0 * (x0 - 6e6)", kAny, "square(x0 - 3e+06)"},
+    {"3.5*x0^2 + 7*x0 + 3.5", kAny, "3.5 * square(x0 + 1)"},
+    {"5 + (x0 - (5 - x1))", kAny, "x0 + x1"},
+    {"x0*x1 + x1*x2 + 3", kAny, "x1 * (x0 + x2) + 3"},
+    // Arcs
+    {"asin(x0)", kUnit, "asin(x0)"},
+    {"asin(sin(x0))", kUnit, "x0"},
+    {"asin(sin(x0))", kPositive, "asin(sin(x0))"},
+    {"asin(x0*x1*x2/x3)", kPositive, "asin(x0 * x1 * x2 / x3)"},
+    {"sin(asin(x0 / 2))", kUnit, "0.5 * x0"},
+};
+
 TEST(Shorten, FormsAreThoseThatPeopleWrite) {
-  const struct {
-    const char* text;
-    Range range;
-    const char* expected;
-  } cases[] = {
-      // Numbers come first, and fold through products, sums and functions.
-      {"13.6 * (x1 * (x0 * 0.89))", kPositive, "12.104 * x0 * x1"},
-      {"(2*x0 + 4) / (x0 + 2)", kPositive, "2"},
-      {"5 / (2*x0 + 3*x1)", kPositive, "2.5 / (x0 + 1.5 * x1)"},
-      {"sqrt(2*x0 + 3*x1) * 5", kPositive, "sqrt(50 * x0 + 75 * x1)"},
-      {"2 / (x0*3)", kPositive, "0.6666666666666666 / x0"},
-      {"x0 * 0.3333333333333333", kPositive, "x0 / 3"},
-      {"2*3 + x0", kPositive, "x0 + 6"},
-      {"sin(1) * 0", kPositive, "0"},
-      {"log(2*x0 + 3)", kPositive, "log(2 * x0 + 3)"},
-      {"2*log(x0) + 3", kPositive, "2 * log(x0) + 3"},
-      {"1.2300000000000002 + -0.025699999999999966*log(x0)", kPositive, "1.23 - 0.0257 * log(x0)"},
-      // Signs
-      {"x1 - -1.36*sin(x0)", kPositive, "x1 + 1.36 * sin(x0)"},
-      {"-(x0 - x1)", kAny, "x1 - x0"},
-      {"x0 + -2.5", kAny, "x0 - 2.5"},
-      {"x0 - x1 - x2 + 3", kAny, "x0 - x1 - x2 + 3"},
-      {"3 - x0*2", kAny, "3 - 2 * x0"},
-      {"sin(x1 - x0)", kAny, "sin(x1 - x0)"},
-      {"cos(-x0)", kAny, "cos(x0)"},
-      {"x1 - sin(-x0)", kAny, "x1 + sin(x0)"},
-      {"square(-x0) * x1", kAny, "x1 * square(x0)"},
-      // Powers
-      {"square(x0) / x0", kPositive, "x0"},
-      {"square(x0) / x0", kAny, "x0"},
-      {"x0 * x0 * x0", kAny, "cube(x0)"},
-      {"square(x0) * square(x1)", kAny, "square(x0 * x1)"},
-      {"square(x0) / square(x1)", kAny, "square(x0 / x1)"},
-      {"sqrt(x0) * sqrt(x1)", kPositive, "sqrt(x0 * x1)"},
-      {"sqrt(x0 * x1) / x0", kPositive, "sqrt(x1 / x0)"},
-      {"sqrt(square(x0) * x1)", kPositive, "x0 * sqrt(x1)"},
-      {"sqrt(square(x0))", kNegative, "-x0"},
-      {"sqrt(square(x0))", kAny, "abs(x0)"},
-      {"sqrt(square(x0 + 2))", kUnit, "x0 + 2"},
-      {"abs(x0) * abs(x1)", kAny, "abs(x0 * x1)"},
-      {"abs(square(x0) + 1)", kAny, "square(x0) + 1"},
-      {"x0^0.5 * x0^1.5", kPositive, "square(x0)"},
-      // Fractions once
-      {"x0 / x1 / x2", kPositive, "x0 / (x1 * x2)"},
-      {"x0 / (x1 / x2)", kPositive, "x0 * x2 / x1"},
-      {"inv(x0) * inv(x1)", kPositive, "inv(x0 * x1)"},
-      {"x0 / (x1*x2) * x3", kPositive, "x0 * x3 / (x1 * x2)"},
-      {"x0 / x1 + x2 / x1", kPositive, "(x0 + x2) / x1"},
-      {"1 / (x0 * x1)", kPositive, "inv(x0 * x1)"},
-      // Exponentials and logarithms
-      {"exp(2.5 + log(x0))", kPositive, "12.182493960703473 * x0"},
-      {"exp(log(square(x0)) / 2)", kAny, "abs(x0)"},
-      {"exp(log(square(x0)) / 2)", kPositive, "x0"},
-      {"exp(-52.6 - log(x0 * (x1 - 1) / x2))", kPositive, "1.4325515268863242e-23 * x2 / (x0 * (x1 - 1))"},
-      {"exp(-52.6 - log(exp(x0/x1) - 1))", kPositive, "1.4325515268863242e-23 / (exp(x0 / x1) - 1)"},
-      {"exp(x0) * exp(-x1)", kAny, "exp(x0 - x1)"},
-      {"log(x0) - log(x1)", kPositive, "log(x0 / x1)"},
-      {"log(x0 * exp(x1))", kPositive, "x1 + log(x0)"},
-      {"exp(0.5 * log(x0) + log(x1))", kPositive, "x1 * sqrt(x0)"},
-      {"1 - exp(-x0)", kAny, "1 - exp(-x0)"},
-      {"10^x0 * x1", kAny, "x1 * 10^x0"},
-      // Sums
-      {"x0 * (12.1 * (0.684 * x1 + sin(x0) + cos(x1))) / x2 + 670", kPositive,
-       "12.1 * x0 * (0.684 * x1 + sin(x0) + cos(x1)) / x2 + 670"},
-      {"x0*x1 + x0*x2", kAny, "x0 * (x1 + x2)"},
-      {"x0 * (1 + x1/x0)", kPositive, "x0 + x1"},
-      {"(x0 + x1) * (x0 - x1) + square(x1)", kAny, "square(x0)"},
-      {"9e12 + x0 * (x0 - 6e6)", kAny, "square(x0 - 3e+06)"},
-      {"3.5*x0^2 + 7*x0 + 3.5", kAny, "3.5 * square(x0 + 1)"},
-      {"5 + (x0 - (5 - x1))", kAny, "x0 + x1"},
-      {"x0*x1 + x1*x2 + 3", kAny, "x1 * (x0 + x2) + 3"},
-      // Arcs
-      {"asin(x0)", kUnit, "asin(x0)"},
-      {"asin(sin(x0))", kUnit, "x0"},
-      {"asin(sin(x0))", kPositive, "asin(sin(x0))"},
-      {"asin(x0*x1*x2/x3)", kPositive, "asin(x0 * x1 * x2 / x3)"},
-      {"sin(asin(x0 / 2))", kUnit, "0.5 * x0"},
-  };
-  for (const auto& c : cases) EXPECT_EQ(shortest(c.text, c.range), c.expected) << c.text;
-  EXPECT_GE(std::size(cases), 40u);
+  for (const auto& c : kForms) EXPECT_EQ(shortest(c.text, c.range), c.expected) << c.text;
+  EXPECT_GE(std::size(kForms), 40u);
 }
 
 TEST(Shorten, ProposesNumbersInsideAndOutsideOfSums) {

@@ -11,7 +11,7 @@
 
 #include "ir/expression.h"
 #include "ir/ops.h"
-#include "passes/shorten/shorten.h"
+#include "passes/shorten/forms.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {

@@ -384,32 +384,23 @@ Front Polisher::round(const Front& front) const {
   return rounded;
 }
 
-/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
-  struct Formed {
-    Variant variant;
-    double least;     ///< the loss of the best variant that was seen
-    double rounding;  ///< the loss that is rounding
-    std::pair<std::size_t, int> cost;
-    bool is_done = false;
-  };
-  std::vector<Variant> variants;
-  for (const Formula& formula : front.formulas()) {
-    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
-  }
-  fit(variants, kFitPasses);
-  const std::vector<double> rounding = roundingOf(variants, front.floor());
-  const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
-  std::vector<Formed> formed;
-  for (std::size_t v = 0; v < variants.size(); ++v) {
-    formed.push_back({variants[v], variants[v].loss, rounding[v], costOf(variants[v])});
-  }
+/// A variant while it is rounded.
+struct Polisher::Formed {
+  Variant variant;
+  double least;     ///< the loss of the best variant that was seen
+  double rounding;  ///< the loss that is rounding
+  std::pair<std::size_t, int> cost;
+  bool is_done = false;
+};
+
+/// Rounds variants until no trial is simpler and as good. Those of a loss up to `exact` are exact.
+void Polisher::roundVariants(std::vector<Formed>& formed, double exact) const {
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, isExact(formed[i].variant))) {
+      for (Variant& trial : rounderThan(formed[i].variant, formed[i].variant.loss <= exact)) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -433,6 +424,22 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
       owner.is_done = false;
     }
   }
+}
+
+/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
+Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
+  std::vector<Variant> variants;
+  for (const Formula& formula : front.formulas()) {
+    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
+  }
+  fit(variants, kFitPasses);
+  const std::vector<double> rounding = roundingOf(variants, front.floor());
+  const double exact = std::max(front.floor(), rounding_);
+  std::vector<Formed> formed;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    formed.push_back({variants[v], variants[v].loss, rounding[v], costOf(variants[v])});
+  }
+  roundVariants(formed, exact);
   std::vector<Variant> results;
   for (Formed& one : formed) results.push_back(std::move(one.variant));
   for (const Variant& result : results) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/shorten/shorten.h"
+#include "passes/shorten/forms.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
 #include "tools/search/formulas/variant.h"
@@ -66,12 +66,14 @@ class Polisher {
 
  private:
   struct Forms;
+  struct Formed;
 
   Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules);
   std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
   std::vector<Variant> scaledVariantsOf(std::span<const Finalist> finalists) const;
   Forms formsOf(const Variant& variant) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
+  void roundVariants(std::vector<Formed>& formed, double exact) const;
   Front roundOnce(const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;

@@ -1,4 +1,4 @@
-#include "passes/shorten/shorten.h"
+#include "passes/shorten/forms.h"
 
 #include <algorithm>
 #include <utility>
