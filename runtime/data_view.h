@@ -29,10 +29,10 @@ struct ColumnView {
 };
 
 /// Columns of equal length, at least one row. Columns may hold NaN and infinities. An engine in f32 refuses doubles
-/// that f32 does not have: a finite number that becomes infinite, and a number that is rounded in a column, target or
-/// weights whose finite numbers are all below the normal range. Beside a larger number, such a number may become 0.
-/// `target` and `weights` are needed for losses only, and are finite; weights are not negative, not all zero, and their
-/// sum is finite.
+/// that f32 does not have: a finite number that becomes infinite, one of a column that becomes 0, and numbers that are
+/// rounded where all are below the normal range, or so near to each other that few differ in f32. A small target or
+/// weight may become 0 beside a larger one. `target` and `weights` are needed for losses only, and are finite; weights
+/// are not negative, not all zero, and their sum is finite.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};

@@ -64,6 +64,19 @@ void checkOutName(const EvaluationOptions& options, bool writes_npy) {
   }
 }
 
+/// Makes it an error of the line if f32 has a constant or a parameter only as 0 or infinity.
+void checkNumbers(SourceLine& line) {
+  std::vector<double> numbers(line.parameters().begin(), line.parameters().end());
+  for (const Token& token : line.expression->tokens()) {
+    if (token.kind == Token::Kind::kConstant) numbers.push_back(token.value);
+  }
+  for (const double number : numbers) {
+    const auto rounded = static_cast<double>(static_cast<float>(number));
+    if (number == rounded || !(rounded == 0 || std::isinf(rounded))) continue;
+    return line.fail({Errc::kInvalid, fmt::format("the number {} is {} in f32: choose f64", number, rounded), {}});
+  }
+}
+
 /// One character, no digit, letter, quote or sign.
 void addCharacter(CLI::App& app, const std::string& name, char& character, const std::string& help) {
   app.add_option_function<std::string>(
@@ -234,7 +247,11 @@ Evaluation prepare(const EvaluationOptions& options, bool writes_npy) {
       line.values =
           std::make_shared<const std::vector<double>>(line.expression->parameterCount(), *options.default_parameter);
     }
-    if (line.ok() && !requireInputs(line, loaded.roles.variables.size(), columns)) report(line.expression.error());
+    if (!line.ok()) continue;
+    if (requireInputs(line, loaded.roles.variables.size(), columns) && options.engine.precision == Precision::kF32) {
+      checkNumbers(line);
+    }
+    if (!line.ok()) report(line.expression.error());
   }
   compile.expected_rows = loaded.data.rows();
   return {std::move(loaded), std::move(lines), std::move(compile)};

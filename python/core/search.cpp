@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{500};
 
 nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
-                        print(formula.expression, Language::kInfix, names), text::latexText(formula.expression, names));
+                        print(formula.expression, Language::kInfix, names), text::latexText(formula.expression, names),
+                        formula.evidence, formula.bic, formula.r2);
 }
 
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
@@ -163,6 +164,7 @@ void defineSearch(nb::module_& module) {
   define("population", [](SearchOptions& of, std::size_t size) { of.island.population = size; });
   define("offspring", [](SearchOptions& of, std::size_t size) { of.island.offspring = size; });
   define("device", [](SearchOptions& of, std::string device) { of.engine.device = std::move(device); });
+  define("choose", [](SearchOptions& of, std::string_view text) { of.choice = search::parseChoice(text).value(); });
   define("precision", [](SearchOptions& of, std::string_view word) {
     of.engine.precision = choiceOf("precision", word, kPrecisions);
   });

@@ -19,10 +19,13 @@ class Formula(NamedTuple):
     """A formula that a search has found."""
 
     complexity: int  #: the sum over its operators, variables and constants
-    loss: float  #: over all rows that were searched, in f64
-    held_out: float  #: over the rows that were held out; NaN if there are none
+    loss: float  #: over all rows, in f64
+    held_out: float  #: over the rows that were held out, before the constants were fitted to them, too; NaN if there are none
     expression: str  #: text in infix, with the names of columns, which `parse` and `Engine.compile` read
     latex: str  #: in LaTeX's mathematical mode; needs the package amsmath
+    evidence: float  #: how much it explains for its length, in nats: larger is better; NaN for a loss of your own
+    bic: float  #: Schwarz's criterion, smaller is better; NaN for a loss of your own
+    r2: float  #: the share of the target's variance that it explains
 
 
 class Found(NamedTuple):
@@ -69,6 +72,8 @@ def _checked(name: str, value: Any) -> Any:
         return text_of(value, name)
     if name == "self_nesting":
         return flag(value, name)
+    if name == "choose":
+        return choice_text(value)
     if name in ("operators", "nesting"):
         return ",".join(_texts(value, name))
     if name == "links":
@@ -83,6 +88,18 @@ def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
     if not least <= int(value) <= most:
         raise InvalidError(f"{name} is {value}, expected {least} to {most}")
     return int(value)
+
+
+def choice_text(value: Any) -> str:
+    """What the C++ search chooses by. A function of the caller is asked afterwards, so it is as good as the default."""
+    if callable(value):
+        return "evidence"
+    if not isinstance(value, str):
+        return str(whole(value, "choose", 1))
+    if value not in ("evidence", "balance", "loss"):
+        raise InvalidError(f"choose is {value!r}, expected 'evidence', 'balance', 'loss', a complexity or a function of the "
+                           "formulas")
+    return str(value)
 
 
 def flag(value: Any, name: str) -> bool:

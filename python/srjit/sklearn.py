@@ -14,7 +14,7 @@ import numpy as np
 from ._arrays import column_of, first_text, name_of
 from ._engine import Engine
 from ._errors import InvalidError
-from ._expressions import Population, parse
+from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
 from ._search import Formula, flag, options_of, run_search, whole
@@ -70,6 +70,13 @@ def _seed_of(random_state: Any) -> int:
     except ValueError:
         raise InvalidError(f"random_state is {random_state!r}, expected a whole number, a RandomState, a Generator or "
                            "None") from None
+
+
+def _widened(X: np.ndarray) -> np.ndarray:
+    """The box of the rows, as `outside` has it. A column of one sign ends at a third of its value next to 0 at most."""
+    least, most = X.min(axis=0), X.max(axis=0)
+    low, high = least - (most - least) / 10, most + (most - least) / 10
+    return np.stack([np.where(least >= 0, np.maximum(low, least / 3), low), np.where(most <= 0, np.minimum(high, most / 3), high)])
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
@@ -213,12 +220,19 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
-        choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
-            held out, if any) is within a few per cent of the least; ``"loss"`` that with the least loss; a
-            number the one with the least loss of this complexity or less, or the simplest if there is none.
+        choose: The formula of the front that predicts. ``"evidence"``: that which explains most of `y` for its length. With
+            `held_out`, or a loss of your own, it means ``"balance"``: the simplest of those whose loss (over the rows held
+            out, if any) is within 5 % of the least. ``"loss"``: that with the least loss. A number: the one with the least
+            loss of this complexity or less, or the simplest if there is none. A function: it is given `front_`, and gives
+            one of its formulas.
+        outside: What `predict` does with a row outside the box of the data, whose sides go from the least to the largest value
+            of a column, widened by a tenth of that range, without a change of sign. ``"formula"``: it evaluates the formula
+            there. ``"clamp"``: it takes the nearest value within the box. ``"nan"``: it gives NaN, if the formula has that
+            column.
         random_state: Seed of the search, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device: As of `srjit.Engine`.
-        precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
+        precision: In which individuals are selected: ``"f32"`` stands for f64 if f32 does not tell the numbers of a column
+            apart, or their products leave its range. The formulas of the front are fitted and judged in f64.
         threads: Threads of the host; 0: all that the process may use.
         checkpoint: A file that the search is written to every few seconds and at its end. If it exists, the search goes on
             from there, and `seconds` and `generations` count from its beginning. Data and parameters must be those of the
@@ -228,6 +242,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         verbose: Whether lines on the standard error tell of the formula that would be chosen so far.
 
     Attributes:
+        box_: The least and the largest value of each column that `outside` admits, shape (2, columns).
         front_: A list of `srjit.Formula`: each has the least loss of its complexity or less, in the order of complexity.
         chosen_: That of these which predicts.
         expression_: Its text.
@@ -242,7 +257,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
                  loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,
-                 offspring: int | None = None, rows: int | None = None, choose: str | int = "balance",
+                 offspring: int | None = None, rows: int | None = None, choose: Any = "evidence", outside: str = "formula",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
                  checkpoint: Any = None, verbose: bool | int = 0):
         _keep(self, locals())
@@ -264,12 +279,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         X, y = _checked(self, X, y, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
         self._check_finite(X)
         y = column_of(y, "y")
+        if self.outside not in ("formula", "clamp", "nan"):
+            raise InvalidError(f"outside is {self.outside!r}, expected 'formula', 'clamp' or 'nan'")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        self._check_choice()
         options = self._options(y)
         options.begun = begun
         found = run_search(X, y, weights, self._names(), options, self.checkpoint, flag(self.verbose, "verbose"))
         self.front_ = found.front
+        self.box_ = _widened(X)
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
         self.n_iter_ = found.generations
@@ -293,8 +310,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         formula = self._formula(complexity)
         X = _checked(self, X, reset=False)
         engine = default_engine(self.device, "f64")
-        program = engine.compile(parse(formula.expression, names=self._names()), expected_rows=X.shape[0])
-        return engine.predict(program, engine.upload(X))[0]
+        parsed = parse(formula.expression, names=self._names())
+        program = engine.compile(parsed, expected_rows=X.shape[0])
+        if self.outside == "formula":
+            return engine.predict(program, engine.upload(X))[0]
+        within = np.clip(X, *self.box_)
+        predictions = engine.predict(program, engine.upload(within))[0]
+        if self.outside == "nan":
+            used = [VARIABLE - code for code in parsed.codes if code <= VARIABLE]
+            predictions = np.where((X == within)[:, used].all(axis=1), predictions, np.nan)
+        return predictions
 
     def sympy(self, complexity: int | None = None, *, real: bool = False) -> Any:
         """The chosen formula, or the best one of at most this complexity, as an expression of SymPy.
@@ -337,29 +362,23 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         raise InvalidError(f"X has NaN or inf in {len(open_rows)} of {len(X)} rows, first in row {open_rows[0] + 1}, column "
                            f"{names[column]!r}; leave these rows out, or impute the values")
 
-    def _check_choice(self) -> None:
-        if not isinstance(self.choose, str):
-            whole(self.choose, "choose", 1)
-        elif self.choose not in ("balance", "loss"):
-            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
-
     def _choice(self, found: Any) -> Formula:
-        if self.choose == "balance":
-            return found.front[found.chosen]
-        if self.choose == "loss":
-            return found.front[-1]
-        if self.choose < found.front[0].complexity:
+        if callable(self.choose):
+            chosen = self.choose(list(found.front))
+            if chosen not in found.front:
+                raise InvalidError(f"choose gave {chosen!r}, expected one of the formulas that it was given")
+            return chosen
+        if not isinstance(self.choose, str) and self.choose < found.front[0].complexity:
             warnings.warn(f"choose is {self.choose}, but the simplest formula has a complexity of "
                           f"{found.front[0].complexity}: it predicts", RuntimeWarning, stacklevel=3)
-            return found.front[0]
-        return self._best(self.choose)
+        return found.front[found.chosen]
 
     def _options(self, y: np.ndarray) -> Any:
         if self.random_state is None and self.checkpoint is not None:
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
-        own = ("choose", "random_state", "checkpoint", "verbose")
+        own = ("outside", "random_state", "checkpoint", "verbose")
         # A subclass may have other parameters, and fewer.
         names = [name for name in SymbolicRegressor._get_param_names() if name not in own]
         given = {name: getattr(self, name) for name in names}

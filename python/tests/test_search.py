@@ -113,6 +113,42 @@ def test_the_formula_that_predicts_can_be_chosen(noisy):
     assert model.chosen_.held_out <= 1.05 * min(formula.held_out for formula in model.front_)
 
 
+def test_the_choice_is_by_evidence_a_rule_or_a_function(noisy):
+    X, y = noisy
+    model = small(generations=10).fit(X, y)
+    assert model.chosen_ == max(model.front_, key=lambda formula: formula.evidence)
+    assert all(formula.r2 == pytest.approx(1 - formula.loss) for formula in model.front_)
+    assert all(np.isfinite(formula.bic) for formula in model.front_)
+    balanced = clone(model).set_params(choose="balance").fit(X, y)
+    assert balanced.chosen_.loss <= 1.05 * balanced.front_[-1].loss
+    by_function = clone(model).set_params(choose=lambda front: min(front, key=lambda formula: formula.bic)).fit(X, y)
+    assert by_function.chosen_ == min(by_function.front_, key=lambda formula: formula.bic)
+    with pytest.raises(ValueError, match="choose gave 3, expected one of the formulas"):
+        clone(model).set_params(choose=lambda front: 3).fit(X, y)
+    custom = small(loss="abs(f - y)").fit(X, y)
+    assert np.isnan(custom.chosen_.evidence) and np.isfinite(custom.chosen_.r2)
+
+
+def test_constants_are_fitted_to_all_rows_at_last(noisy):
+    X, y = noisy
+    model = small(generations=4, held_out=0.5).fit(X, y)
+    for formula in model.front_:
+        errors = y - model.predict(X, complexity=formula.complexity)
+        assert np.mean(errors**2) / np.var(y) == pytest.approx(formula.loss)
+    assert any("all 60 rows" in notice for notice in model.notices_)
+
+
+def test_predictions_outside_of_the_data():
+    X = np.stack([np.linspace(1, 11, 50), np.linspace(-1, 1, 50) ** 3], axis=1)
+    model = small(operators="mul").fit(X, X[:, 0] * 3)
+    np.testing.assert_allclose(model.box_, [[1 / 3, -1.2], [12, 1.2]])
+    new = np.array([[6.0, 0.0], [13.0, 0.0], [6.0, 9.0]])
+    for outside, values in {"formula": [18, 39, 18], "clamp": [18, 36, 18], "nan": [18, np.nan, 18]}.items():
+        np.testing.assert_allclose(model.set_params(outside=outside).predict(new), values)
+    with pytest.raises(ValueError, match="outside is 'zero', expected 'formula', 'clamp' or 'nan'"):
+        clone(model).set_params(outside="zero").fit(X, X[:, 0])
+
+
 def test_operators_and_what_they_cost(noisy):
     X = noisy[0]
     for operators in ("add mul:3", ["add", "mul:3"], {"add": 1, "mul": 3}):

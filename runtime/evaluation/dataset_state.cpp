@@ -68,28 +68,45 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-// Whether numbers of a column keep their meaning when they are converted to To. A number that is small beside others of
-// its column may round to 0: by less than the last place of the largest.
+/// What numbers are for. A small target or weight may become 0 beside a larger one, and weights may become equal.
+enum class Role { kColumn, kTarget, kWeights };
+
+// Numbers whose range is a smaller part of their magnitude than this have eight different values in f32 at most ...
+constexpr double kLeastRangeOfF32 = 0x1p-21;
+// ... and differ by no more than rounding in f64 below this: f32 then does them no harm.
+constexpr double kLeastRangeOfF64 = 0x1p-48;
+
+// Whether numbers of a column keep their meaning when they are converted to To.
 template <class To, class From>
-Status checkRepresentable(const std::string& name, const From* values, std::size_t rows) {
+Status checkRepresentable(const std::string& name, const From* values, std::size_t rows, Role role) {
   if constexpr (sizeof(To) >= sizeof(From)) return okStatus();
   const auto isKept = [&](std::size_t r) { return From(static_cast<To>(values[r])) == values[r]; };
-  const auto refusal = [&](std::size_t r, const char* fault) {
+  const auto refusal = [&](std::size_t r, const char* fault, const char* remedy = "another unit") {
     return Error{Errc::kInvalid,
-                 fmt::format("{} has {} in row {}, {}: choose f64, or another unit", name, values[r], r + 1, fault),
+                 fmt::format("{} has {} in row {}, {}: choose f64, or {}", name, values[r], r + 1, fault, remedy),
                  {}};
   };
   To largest = 0;
+  From least = std::numeric_limits<From>::infinity(), most = -least;
   std::size_t rounded = rows;  // the first
   for (std::size_t r = 0; r < rows; ++r) {
     if (!std::isfinite(values[r])) continue;
     const To magnitude = std::fabs(static_cast<To>(values[r]));
     if (!std::isfinite(magnitude)) return refusal(r, "which is beyond the range of f32");
+    if (magnitude == 0 && values[r] != 0 && role == Role::kColumn) return refusal(r, "which is 0 in f32");
     largest = std::max(largest, magnitude);
+    least = std::min(least, values[r]);
+    most = std::max(most, values[r]);
     if (rounded == rows && !isKept(r)) rounded = r;
   }
-  if (rounded == rows || largest >= std::numeric_limits<To>::min()) return okStatus();
-  return refusal(rounded, "and all of its numbers are below the normal range of f32");
+  if (rounded == rows) return okStatus();
+  if (largest < std::numeric_limits<To>::min()) {
+    return refusal(rounded, "and all of its numbers are below the normal range of f32");
+  }
+  const double range = static_cast<double>(most - least) / static_cast<double>(largest);
+  if (role == Role::kWeights || range >= kLeastRangeOfF32 || range <= kLeastRangeOfF64) return okStatus();
+  return refusal(rounded, "and all of its numbers are so near to each other that f32 cannot tell them apart",
+                 "subtract an offset");
 }
 
 template <class From>
@@ -120,20 +137,22 @@ Status checkWeights(const From* weights, std::size_t rows) {
 template <class To>
 Status checkValues(const DataView& data, std::size_t rows) {
   Status valid = okStatus();
-  const auto check = [&](const ColumnView& column, const std::string& name, const auto& of) {
+  const auto check = [&](const ColumnView& column, const std::string& name, Role role, const auto& of) {
     if (!valid) return;
     withZeroOf(column.type, [&]<class From>(From) {
       const auto* const values = static_cast<const From*>(column.data);
       valid = of(values);
-      if (valid) valid = checkRepresentable<To>(name, values, rows);
+      if (valid) valid = checkRepresentable<To>(name, values, rows, role);
     });
   };
   for (std::size_t i = 0; i < data.columns.size(); ++i) {
-    check(data.columns[i], data.names.describe(i), [](const auto*) { return okStatus(); });
+    check(data.columns[i], data.names.describe(i), Role::kColumn, [](const auto*) { return okStatus(); });
   }
-  if (data.target) check(*data.target, "the target", [&](const auto* values) { return checkTarget(values, rows); });
+  if (data.target)
+    check(*data.target, "the target", Role::kTarget, [&](const auto* values) { return checkTarget(values, rows); });
   if (data.weights) {
-    check(*data.weights, "the column of weights", [&](const auto* values) { return checkWeights(values, rows); });
+    check(*data.weights, "the column of weights", Role::kWeights,
+          [&](const auto* values) { return checkWeights(values, rows); });
   }
   return valid;
 }

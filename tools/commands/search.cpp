@@ -22,7 +22,7 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::string loss = "nmse", nesting;
+  std::string loss = "nmse", nesting, choose = "evidence";
   std::optional<std::string> operators, checkpoint, plot;
   bool latex = false;
 };
@@ -89,6 +89,7 @@ List readList(Result<List> list, const std::string& text, const char* option) {
 void readTexts(SearchCommand& options) {
   search::GrammarOptions& grammar = options.search.grammar;
   readLoss(options.loss, options.search.loss);
+  options.search.choice = search::parseChoice(options.choose).value();
   if (options.operators) {
     grammar.operators = readList(search::parseOperators(*options.operators), *options.operators, "--ops");
   }
@@ -243,6 +244,12 @@ Runner defineSearch(CLI::App& app) {
                 search::canMinimise);
   addGrammarOptions(app, *options);
   addEffortOptions(app, options->search);
+  app.add_option(
+         "--choose", options->choose,
+         "the formula to show: that of the largest evidence; the simplest within 5 % of the least loss; that of "
+         "the least loss, of a complexity of N at most")
+      ->type_name("evidence|balance|loss|N")
+      ->capture_default_str();
   addOutOption(app, options->evaluation.out);
   CLI::Option* latex = app.add_flag("--latex", options->latex, "write a table in LaTeX");
   addJsonOption(app, options->evaluation.json);
@@ -254,8 +261,9 @@ Runner defineSearch(CLI::App& app) {
                  "folder, each search has a file of its own")
       ->type_name("FILE");
   app.footer(
-      "Searches formulas for the target. Writes a line complexity,loss,held_out,formula for each that no simpler one\n"
-      "is as good as, the simplest first. The same seed, generations and data give the same formulas, on every number\n"
+      "Searches formulas for the target. Writes a line complexity,loss,held_out,evidence,bic,r2,formula for each that\n"
+      "no simpler one is as good as, the simplest first. The same seed, generations and data give the same formulas, "
+      "on every number\n"
       "of threads and GPUs. Ctrl-C ends the search with what it has; docs/search.md has the method.\n"
       "Examples:\n"
       "  sr-jit search --data planets.csv --target period --seconds 10\n"

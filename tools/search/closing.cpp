@@ -4,10 +4,13 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "tools/search/sums.h"
 
@@ -79,7 +82,7 @@ Front roundInSlices(const Front& front, const Polisher& polisher, const std::sto
   std::size_t done = 0;
   while (done < formulas.size() && !closed.stop_requested()) {
     const std::size_t size = slices.next(formulas.size() - done);
-    Front some(front.floor());
+    Front some = front.emptied();
     for (const Formula* formula : std::span(formulas).subspan(done, size)) some.add(*formula);
     untilStopped(closed, [&] { some = polisher.round(some); });
     if (closed.stop_requested()) break;
@@ -88,9 +91,33 @@ Front roundInSlices(const Front& front, const Polisher& polisher, const std::sto
   }
   for (const Formula* formula : std::span(formulas).subspan(done)) rounded.push_back(*formula);
   std::ranges::stable_sort(rounded, {}, [](const Formula& one) { return std::tuple(one.complexity, one.loss); });
-  Front all(front.floor());
+  Front all = front.emptied();
   for (Formula& formula : rounded) all.add(std::move(formula));
   return all;
+}
+
+/// Gives a sentence about the rows of the losses.
+std::string fitToAllRows(Front& front, const SearchSetup& setup, const std::stop_token& closed) {
+  const std::size_t searched = setup.searched.size(), held = setup.held_out.size();
+  std::optional<Front> refitted;
+  untilStopped(closed, [&] {
+    const RowSet all = joinRows(setup.searched, setup.held_out);
+    const DataView view = all.view();
+    const RowSet fitted = rowsToFit(all);
+    const PolishRules rules{setup.grammar, setup.loss, setup.is_scaled, setup.units};
+    refitted = Polisher::create(setup.wide, {view, fitted}, setup.frames, rules).withStop(closed).refit(front);
+  });
+  if (!refitted || closed.stop_requested()) {
+    return fmt::format(
+        "constants are fitted to the {} rows that were searched, and losses are over them; there was no "
+        "time to fit to the {} rows held out, too",
+        searched, held);
+  }
+  if (!refitted->empty()) front = *std::move(refitted);
+  return fmt::format(
+      "constants are fitted to all {} rows, and losses are over them; held_out is over {} rows, before "
+      "constants were fitted to them",
+      searched + held, held);
 }
 
 }  // namespace
@@ -134,8 +161,8 @@ void polishCandidates(std::span<const Candidate> candidates, const Polisher& pol
   for (const Candidate& candidate : candidates) candidate.archived->is_polished = true;
 }
 
-std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                       const Polisher& polisher, const std::stop_token& closed) {
+std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
+                                     const Polisher& polisher, const std::stop_token& closed) {
   const bool is_first = state.generations == 0 && end != SearchEnd::kEnough;
   untilStopped(closed, [&] {
     const bool is_empty = std::ranges::all_of(state.archives, &std::vector<Archived>::empty);
@@ -144,15 +171,18 @@ std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const 
   });
   state.front = roundInSlices(state.front, polisher, closed);
   const bool is_late = end == SearchEnd::kTime;
+  std::vector<std::string> notices;
+  if (setup.held_out.size() > 0) notices.push_back(fitToAllRows(state.front, setup, closed));
   if (is_first) {
-    return std::string("the search ended within its first generation, so it has few formulas, most of them sums") +
-           (is_late ? "; it needs more seconds, or fewer islands, offspring or rows" : "");
+    notices.push_back(
+        std::string("the search ended within its first generation, so it has few formulas, most of them sums") +
+        (is_late ? "; it needs more seconds, or fewer islands, offspring or rows" : ""));
+  } else if (closed.stop_requested()) {
+    notices.push_back(std::string("the search ended before all formulas were fitted and rounded, so some have more "
+                                  "digits than they need") +
+                      (is_late ? "; it needs more seconds" : ""));
   }
-  if (!closed.stop_requested()) return {};
-  return std::string(
-             "the search ended before all formulas were fitted and rounded, so some have more digits than they "
-             "need") +
-         (is_late ? "; it needs more seconds" : "");
+  return notices;
 }
 
 }  // namespace srjit::search

@@ -1,9 +1,8 @@
-// The best trees of every complexity and link, from which formulas are made, and the end of a search: what it has found
-// becomes the front that it gives, as far as the time allows.
+// The best trees of every complexity and frame, from which formulas are made, and the end of a search: what it has
+// found becomes the front that it gives, as far as the time allows.
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +15,7 @@
 namespace srjit::search {
 
 /// Takes trees that are the best of their complexity, by more than is worth a tree's polishing, to the archive of their
-/// link, whose complexities ascend. Losses that are not finite are left out.
+/// frame, whose complexities ascend. Losses that are not finite are left out.
 void archive(std::vector<Archived>& archive, const Individuals& individuals);
 
 /// An archived tree that was not polished. Borrowed from the archives.
@@ -35,9 +34,10 @@ void polishCandidates(std::span<const Candidate> candidates, const Polisher& pol
 /// Fits and rounds the formulas of `state` in slices, the most important first, until `closed` is requested; then the
 /// rest stays as it is. `polisher` must end its calls when `closed` is requested. Archived trees become formulas,
 /// unless the search ended with `kEnough`. If no generation was completed, formulas that are linear in the best columns
-/// are added. Gives a sentence for the user about what there was no time for, or none. Without a request the result
-/// depends on `state` only. Throws what the polisher throws.
-std::optional<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                       const Polisher& polisher, const std::stop_token& closed);
+/// are added. If rows were held out, the constants are fitted to all rows at last: of every formula, or, if there is no
+/// time, of none. Gives sentences for the user: what there was no time for, and which rows losses are over. Without a
+/// request the result depends on `state` only. Throws what the polisher throws.
+std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
+                                     const Polisher& polisher, const std::stop_token& closed);
 
 }  // namespace srjit::search

@@ -35,11 +35,14 @@ constexpr std::size_t kMostPartTokens = 12;
 using Clock = Timekeeper::Clock;
 
 /// Half of the islands have the first link, which is usually the target itself; the others share the rest.
-std::vector<Island> newIslands(std::size_t count, std::size_t links) {
+std::vector<Island> newIslands(std::size_t count, std::span<const Frame> frames) {
+  const auto isOther = [&](const Frame& frame) { return frame.link != frames.front().link; };
+  const auto first = static_cast<std::size_t>(std::ranges::find_if(frames, isOther) - frames.begin());
   std::vector<Island> islands(count);
   for (std::size_t i = 0; i < count; ++i) {
     islands[i].number = i;
-    if (links > 1 && i % 2 == 1) islands[i].link = 1 + i / 2 % (links - 1);
+    const bool is_other = first < frames.size() && i % 2 == 1;
+    islands[i].link = is_other ? first + i / 2 % (frames.size() - first) : i / 2 % first;
   }
   return islands;
 }
@@ -165,14 +168,14 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t link) con
 
 /// The sums that the columns give, of all links. No island gets them: their populations begin with random trees.
 void Run::addFirstSums() {
-  std::vector<std::vector<Expression>> sums(setup_.links.size());
+  std::vector<std::vector<Expression>> sums(setup_.frames.size());
   tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t link) { sums[link] = sparseSums(setup_, link); });
   for (std::size_t link = 0; link < sums.size(); ++link) archive(state_.archives[link], judged(sums[link], link));
 }
 
 /// Sums of the parts of archived trees, of one link at a time: of the first link every other time.
 void Run::addSums() {
-  const std::size_t turn = state_.generations / kPolishEvery, others = setup_.links.size() - 1;
+  const std::size_t turn = state_.generations / kPolishEvery, others = setup_.frames.size() - 1;
   const std::size_t link = others == 0 || turn % 2 == 1 ? 0 : 1 + turn / 2 % others;
   const auto island = std::ranges::find_if(
       state_.islands, [&](const Island& one) { return one.link == link && one.population.size() > 0; });
@@ -266,13 +269,16 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
   if (resumed) {
     if (resumed->fingerprint != fingerprint) refuse("the search to resume was of other data or options");
     if (!isSound(*resumed, setup, options)) refuse("the state of the search to resume is damaged");
+    resumed->front = polisher.weighed(resumed->front);
+    resumed->front.choose(options.choice);
     return *std::move(resumed);
   }
   SearchState state{.fingerprint = fingerprint,
                     .rows = setup.rows,
-                    .islands = newIslands(options.islands, setup.links.size()),
-                    .archives = std::vector<std::vector<Archived>>(setup.links.size()),
+                    .islands = newIslands(options.islands, setup.frames),
+                    .archives = std::vector<std::vector<Archived>>(setup.frames.size()),
                     .front = Front(setup.floor)};
+  state.front.choose(options.choice);
   polisher.addConstant(state.front);
   return state;
 }
@@ -282,15 +288,15 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   const SearchSetup setup = setUp(data, options, resumed ? resumed->rows : 0, timekeeper.ended());
   const RowSet* held_out = setup.held_out.size() > 0 ? &setup.held_out : nullptr;
   const DataView searched = setup.searched.view();
-  const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.links,
-                                             {setup.grammar, setup.loss, setup.is_scaled});
+  const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.frames,
+                                             {setup.grammar, setup.loss, setup.is_scaled, setup.units});
   const Polisher in_time = polisher.withStop(timekeeper.ended()), closing = polisher.withStop(timekeeper.closed());
   SearchState state = firstState(data, options, setup, polisher, std::move(resumed));
   Run run(options, setup, in_time, timekeeper, state);
   tbb::task_arena arena(static_cast<int>(setup.engine.options().threads));
   const SearchEnd end = arena.execute([&] { return run.run(); });
   timekeeper.close();
-  const auto unfinished = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
+  const auto notices = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
   run.takeTime();
   if (state.front.empty()) {
     refuse(
@@ -303,7 +309,7 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
                       .engine = setup.wide,
                       .device = setup.engine.options().device,
                       .notices = setup.engine.notices()};
-  if (unfinished) result.notices.push_back(*unfinished);
+  result.notices.insert(result.notices.end(), notices.begin(), notices.end());
   return result;
 }
 

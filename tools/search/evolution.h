@@ -3,10 +3,11 @@
 //   Result<SearchResult> found = search(data, {.seconds = 60, .seed = 1});
 //   for (const Formula& formula : found->front.formulas()) ...
 //
-// Every island has a link of the target (link.h). Islands are in three groups; while the device evaluates the
-// trees of two, the host breeds those of the third. Each generation of a group: breed (island.h), losses on some rows,
-// short fits of the constants of promising trees (screen.h), survivors. The best trees of every complexity are
-// archived, and every few generations become formulas of the front (formulas/polish.h).
+// Every island has a frame: a link of the target (link.h), and columns as they are or in units (formulas/units.h).
+// Islands are in three groups; while the device evaluates the trees of two, the host breeds those of the third. Each
+// generation of a group: breed (island.h), losses on some rows, short fits of the constants of promising trees
+// (screen.h), survivors. The best trees of every complexity are archived, and every few generations become formulas of
+// the front (formulas/polish.h).
 //
 // The formulas depend on the data, the options and the seed, but neither on the number of threads nor on that of
 // devices; the time decides only when a search ends. It ends inside of a generation, too: that generation is dropped,
@@ -53,16 +54,17 @@ struct SearchState {
   std::uint64_t fits = 0;         ///< trees whose constants were fitted
   std::uint64_t exact_at = 0;     ///< the generation of the first formula that was enough; 0: none yet, or a constant
   std::vector<Island> islands;
-  std::vector<std::vector<Archived>> archives;  ///< by link, complexities ascend
+  std::vector<std::vector<Archived>> archives;  ///< by frame, complexities ascend
   Front front = Front();
 };
 
 struct SearchOptions {
   GrammarOptions grammar = {};
-  /// The device, threads and mathematics of the search. Precision::kF32 is only for selection: formulas of the front
-  /// are fitted and judged in f64.
+  /// The device, threads and mathematics of the search. Precision::kF32 is only for selection, and only if f32 has the
+  /// numbers of the data (fitsF32() in formulas/units.h); formulas of the front are fitted and judged in f64.
   EngineOptions engine = {};
-  /// An engine to select with, instead of one that is made with these options, which are then not read.
+  /// An engine to select with, instead of one that is made with these options, which are then not read. If f32 does not
+  /// do, one of f64 with the engine's options is made.
   std::optional<Engine> selecting_engine = {};
   /// The loss to minimise: nmse and other losses of squared errors, by which islands select after linear scaling, or
   /// any other that fits minimise, by which they select as it is.
@@ -78,6 +80,7 @@ struct SearchOptions {
   double enough = 1e-18;
   std::uint64_t seed = 1;
   double held_out = 0;       ///< share of the rows that are kept for judging, at most kMostHeldOut
+  Choice choice = {};        ///< of the front
   std::size_t islands = 16;  ///< at least 2
   IslandOptions island = {};
   std::size_t rows = 0;  ///< for selection, at most those with a weight; 0: kSelectionRowsOnCpu or -OnGpu
@@ -97,7 +100,7 @@ struct SearchResult {
   SearchEnd end = SearchEnd::kTime;
   Engine engine;                     ///< of f64, on the processor, which judged the front
   std::string device;                ///< by which islands selected
-  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, and what there was no time for
+  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, then those of closeSearch()
 };
 
 /// Whether a search can minimise this loss: none that is best where it is largest, nor one without a least value, nor a

@@ -16,7 +16,7 @@ namespace srjit::search {
 
 /// What all groups of a search share. Borrowed; must not change.
 struct GroupContext {
-  std::span<const Grammar> grammars;  ///< by link, within its wrapper
+  std::span<const Grammar> grammars;  ///< by frame, within its wrapper
   const Screen& screen;
   IslandOptions island;
   std::uint64_t seed;
@@ -40,7 +40,7 @@ class Group {
   /// Waits for the fits, lets single trees migrate, and selects.
   void end();
 
-  /// Takes the offspring whose losses are known to the archives of their links, even after an error.
+  /// Takes the offspring whose losses are known to the archives of their frames, even after an error.
   void archiveOffspring(std::vector<std::vector<Archived>>& archives) const;
 
   std::uint64_t candidates() const noexcept { return candidates_; }  ///< since this was made
@@ -52,7 +52,7 @@ class Group {
     std::size_t island, number;
     Exponents exponents;
   };
-  /// Some islands of one link, whose trees are evaluated together.
+  /// Some islands of one frame, whose trees are evaluated together.
   struct Batch {
     std::size_t link;
     std::vector<std::size_t> islands;

@@ -14,7 +14,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kLeast = 1e-15, kMost = 1e15;  // beyond, squares and their reciprocals leave the range of f32
+constexpr double kLeast = 0x1p-510, kMost = 0x1p510;  // beyond, squares and their reciprocals leave the range of f64
 bool isPositive(double y) { return y > kLeast && y < kMost; }
 bool hasLogarithm(double y) { return y >= std::numeric_limits<double>::min() && std::isfinite(y); }
 
@@ -29,7 +29,7 @@ constexpr Op kArcCosine[] = {Op::kAcos};
 constexpr Link kLinks[] = {
     {"identity", [](double y) { return y; }, [](double) { return true; }, {}},
     {"inverse", [](double y) { return 1 / y; }, [](double y) { return isPositive(std::fabs(y)); }, kInverse},
-    {"square", [](double y) { return y * y; }, [](double y) { return y >= 0 && y < kMost; }, kRoot},
+    {"square", [](double y) { return y * y; }, [](double y) { return y == 0 || isPositive(y); }, kRoot},
     {"inverse-square", [](double y) { return 1 / (y * y); }, isPositive, kInverseRoot},
     {"log", [](double y) { return std::log(y); }, hasLogarithm, kExponential},
     {"exp", [](double y) { return std::exp(y); }, [](double y) { return std::fabs(y) < 20; }, kLogarithm},
@@ -68,16 +68,20 @@ bool admits(const Link& link, std::span<const double> target) {
   if (!std::ranges::all_of(target, link.admits)) return false;
   const auto [smallest, greatest] = std::ranges::minmax(target);
   if (!(greatest - smallest >= link.least_move)) return false;
-  const auto [least, most] = std::ranges::minmax(target, {}, link.forward);
-  const double first = link.forward(least), last = link.forward(most);
-  // An engine in f32 refuses a target that is all zeros in f32.
-  const double largest = std::max(std::fabs(first), std::fabs(last));
-  return first < last && largest >= double{std::numeric_limits<float>::min()};
+  const std::vector<double> linked = link.targetOf(target);
+  const auto [least, most] = std::ranges::minmax(linked);
+  return least < most;
 }
 
 }  // namespace
 
 std::span<const Link> allLinks() noexcept { return kLinks; }
+
+std::vector<double> Link::targetOf(std::span<const double> target) const {
+  std::vector<double> linked(target.size());
+  std::ranges::transform(target, linked.begin(), forward);
+  return linked;
+}
 
 std::vector<Token> wrapperOf(const Link& link, const Grammar& grammar, bool is_scaled) {
   std::vector<Token> tokens = is_scaled ? grammar.scaling() : std::vector<Token>();

@@ -24,6 +24,8 @@ struct Link {
   /// The least difference of the target's values. Over less, sin and cos are nearly linear, and so a law f would be
   /// found as asin(f).
   double least_move = 0;
+
+  std::vector<double> targetOf(std::span<const double> target) const;  ///< g of each
 };
 
 /// All; the first is the identity.

@@ -236,11 +236,12 @@ void appendRows(std::string& script, const PlotData& data) {
 }  // namespace
 
 std::string csvText(const Front& front, const ColumnNames& columns) {
-  std::string out = "complexity,loss,held_out,formula\n";
+  std::string out = "complexity,loss,held_out,evidence,bic,r2,formula\n";
+  const auto cell = [](double value) { return std::isnan(value) ? "" : fmt::format("{:.6g}", value); };
   for (const Formula& formula : front.formulas()) {
-    fmt::format_to(std::back_inserter(out), "{},{},{},{}\n", formula.complexity, exactText(formula.loss),
-                   std::isnan(formula.held_out) ? "" : exactText(formula.held_out),
-                   csvField(print(formula.expression, Language::kInfix, columns)));
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}\n", formula.complexity, exactText(formula.loss),
+                   std::isnan(formula.held_out) ? "" : exactText(formula.held_out), cell(formula.evidence),
+                   cell(formula.bic), cell(formula.r2), csvField(print(formula.expression, Language::kInfix, columns)));
   }
   return out;
 }
@@ -251,6 +252,9 @@ std::string jsonText(const Front& front, const ColumnNames& columns) {
     array.push_back({{"complexity", formula.complexity},
                      {"loss", formula.loss},
                      {"held_out", formula.held_out},  // NaN and infinities become null
+                     {"evidence", formula.evidence},
+                     {"bic", formula.bic},
+                     {"r2", formula.r2},
                      {"formula", print(formula.expression, Language::kInfix, columns)},
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},

@@ -11,12 +11,12 @@
 
 namespace srjit::search {
 
-/// A table as RFC 4180 has it, with lines that end in '\n': complexity,loss,held_out,formula. Numbers read back as they
-/// are, held_out is empty where it is NaN, and the formula is infix.
+/// A table as RFC 4180 has it, with lines that end in '\n': complexity,loss,held_out,evidence,bic,r2,formula. Losses
+/// read back as they are; evidence, BIC and R2 have six digits. A NaN is an empty cell, and the formula is infix.
 std::string csvText(const Front& front, const ColumnNames& columns);
 
-/// An array of objects with `complexity`, `loss`, `held_out` (null where it is not finite), `formula` (infix), `latex`,
-/// `postfix` and `chosen` (Front::chosen()), and a line end.
+/// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null where they are not
+/// finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()), and a line end.
 std::string jsonText(const Front& front, const ColumnNames& columns);
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.

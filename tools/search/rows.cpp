@@ -10,11 +10,6 @@
 namespace srjit::search {
 namespace {
 
-double valueAt(const ColumnView& column, std::size_t row) {
-  return column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
-                                        : static_cast<const double*>(column.data)[row];
-}
-
 /// Rows, ascending, in which a column is not finite.
 std::vector<std::size_t> openRows(const ColumnView& column) {
   std::vector<std::size_t> rows;
@@ -33,6 +28,11 @@ std::vector<double> gatherColumn(const ColumnView& column, std::span<const std::
 
 }  // namespace
 
+double valueAt(const ColumnView& column, std::size_t row) {
+  return column.type == Precision::kF32 ? static_cast<double>(static_cast<const float*>(column.data)[row])
+                                        : static_cast<const double*>(column.data)[row];
+}
+
 DataView RowSet::view() const {
   DataView view{.columns = {columns.begin(), columns.end()}, .target = ColumnView(target), .names = names};
   if (!weights.empty()) view.weights = ColumnView(weights);
@@ -40,12 +40,10 @@ DataView RowSet::view() const {
 }
 
 double RowSet::targetMean() const noexcept {
-  double sum = 0, all = 0;
-  for (std::size_t r = 0; r < size(); ++r) {
-    sum += weightOf(r) * target[r];
-    all += weightOf(r);
-  }
-  return sum / all;
+  double mean = 0, all = 0;
+  for (std::size_t r = 0; r < size(); ++r) all += weightOf(r);
+  for (std::size_t r = 0; r < size(); ++r) mean += weightOf(r) / all * target[r];  // no sum of targets: it may overflow
+  return mean;
 }
 
 bool RowSet::hasOneTarget() const noexcept {
@@ -96,6 +94,24 @@ Status checkFinite(const DataView& data) {
                   all.size(), first->column->size, all.size() == 1 ? "has" : "have",
                   std::isnan(value) ? "NaN" : fmt::format("{}", value), all.front() + 1, first->name),
       {}};
+}
+
+std::size_t countRows(const DataView& data) noexcept {
+  if (!data.weights) return data.target->size;
+  std::size_t count = 0;
+  for (std::size_t row = 0; row < data.weights->size; ++row) count += valueAt(*data.weights, row) > 0 ? 1 : 0;
+  return count;
+}
+
+RowSet joinRows(const RowSet& first, const RowSet& second) {
+  RowSet all = first;
+  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (std::size_t c = 0; c < all.columns.size(); ++c) append(all.columns[c], second.columns[c]);
+  append(all.target, second.target);
+  append(all.weights, second.weights);
+  return all;
 }
 
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed) {

@@ -27,6 +27,8 @@ struct RowSet {
   DataView view() const;
 };
 
+double valueAt(const ColumnView& column, std::size_t row);
+
 /// The rows with these numbers, in their order. `data` must have a target, and such rows.
 RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
 
@@ -34,6 +36,12 @@ RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
 /// the first of them. A formula has no loss on data with such rows, so a search could use none of these columns. All
 /// must be equally long.
 Status checkFinite(const DataView& data);
+
+/// The rows of a weight above 0.
+std::size_t countRows(const DataView& data) noexcept;
+
+/// The rows of one set, then those of another of the same columns.
+RowSet joinRows(const RowSet& first, const RowSet& second);
 
 /// `count` different numbers below `rows`, ascending; each such set with the same probability. `count` <= `rows`.
 std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed);

@@ -32,12 +32,20 @@ bool isOfSquares(const LossOptions& loss) noexcept {
 
 namespace {
 
-/// Of the differences to `centre`, weighted.
-double sumOfSquares(const RowSet& rows, double centre) noexcept {
-  double sum = 0;
+/// A weighted sum of squares: scaled * 2^(2 exponent).
+struct Squares {
+  double scaled = 0;
+  int exponent = 0;
+};
+
+/// Of the target's deviations from its mean; from 0 if not `is_centred`.
+Squares sumOfSquares(const RowSet& rows, bool is_centred) {
+  const Standardised target = standardise(rows.target, rows);
+  const double shift = is_centred ? 0 : std::ldexp(target.centre, -target.exponent);
+  Squares sum{.exponent = target.exponent};
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double difference = rows.target[r] - centre;
-    sum += rows.weightOf(r) * difference * difference;
+    const double difference = target.deviations[r] + shift;
+    sum.scaled += rows.weightOf(r) * difference * difference;
   }
   return sum;
 }
@@ -48,17 +56,20 @@ double weightsOf(const RowSet& rows) noexcept {
   return weights;
 }
 
-/// The loss, one of squares, for this weighted sum of squared errors.
-double lossOfSum(const LossOptions& loss, double sum, const RowSet& rows) noexcept {
+/// The loss, one of squares, for this share of a weighted sum of squared errors.
+double lossOfSum(const LossOptions& loss, double share, const Squares& sum, const RowSet& rows) {
+  const double scaled = share * sum.scaled;
   switch (loss.kind) {
     case LossKind::kSse:
-      return sum;
+      return std::ldexp(scaled, 2 * sum.exponent);
     case LossKind::kRmse:
-      return std::sqrt(sum / weightsOf(rows));
-    case LossKind::kNmse:
-      return sum / sumOfSquares(rows, rows.targetMean());
+      return std::ldexp(std::sqrt(scaled / weightsOf(rows)), sum.exponent);
+    case LossKind::kNmse: {
+      const Squares all = sumOfSquares(rows, true);
+      return std::ldexp(scaled / all.scaled, 2 * (sum.exponent - all.exponent));
+    }
     default:
-      return sum / weightsOf(rows);
+      return std::ldexp(scaled / weightsOf(rows), 2 * sum.exponent);
   }
 }
 
@@ -72,17 +83,17 @@ Expression predictionOffBy(double error) {
 
 SharesAsLosses lossesOfShares(const Engine& engine, const LossOptions& loss, const SharesAsLosses& shares,
                               const RowSet& rows) {
-  const double squares = sumOfSquares(rows, rows.targetMean());
+  const Squares squares = sumOfSquares(rows, true);
   SharesAsLosses losses{};
   if (isOfSquares(loss)) {
     std::ranges::transform(shares, losses.begin(), [&](double share) {
-      return loss.kind == LossKind::kNmse ? share : lossOfSum(loss, share * squares, rows);
+      return loss.kind == LossKind::kNmse ? share : lossOfSum(loss, share, squares, rows);
     });
     return losses;
   }
   std::vector<Expression> predictions = {predictionOffBy(0)};
   for (const double share : shares) {
-    const double error = std::sqrt(share * squares / weightsOf(rows));
+    const double error = std::ldexp(std::sqrt(share * squares.scaled / weightsOf(rows)), squares.exponent);
     predictions.insert(predictions.end(), {predictionOffBy(error), predictionOffBy(-error)});
   }
   DataView view = rows.view();
@@ -100,12 +111,12 @@ SharesAsLosses lossesOfShares(const Engine& engine, const LossOptions& loss, con
   return losses;
 }
 
-double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept {
+double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) {
   if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
-  return lossOfSum(loss, share * share * sumOfSquares(rows, 0), rows);
+  return lossOfSum(loss, share * share, sumOfSquares(rows, false), rows);
 }
 
-Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const Frame> frames, const Units& units,
                       const LossOptions& loss, bool is_scaled) {
   LossOptions screened = loss;
   if (isOfSquares(loss)) {
@@ -113,10 +124,13 @@ Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const 
     screened.kind = is_scaled ? LossKind::kScaledNmse : plain;
   }
   Screen screen(engine, screened);
-  for (const Link* link : links) {
-    std::vector<double> target;
-    for (const double y : rows.target) target.push_back(link->forward(y));
+  for (const Frame& frame : frames) {
+    std::vector<double> target = frame.link->targetOf(rows.target);
+    if (is_scaled) target = standardise(target, rows).deviations;
+    const std::vector<std::vector<double>> columns =
+        frame.in_units ? units.divide(rows.columns) : std::vector<std::vector<double>>();
     DataView view = rows.view();
+    if (frame.in_units) view.columns.assign(columns.begin(), columns.end());
     view.target = ColumnView(target);
     screen.data_.push_back(engine.upload(view).value());
   }
@@ -124,13 +138,13 @@ Screen Screen::create(const Engine& engine, const RowSet& rows, std::span<const 
 }
 
 // Each is evaluated once, so rules of algebra would take longer than they save. A fit's programs they make cheaper.
-Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t link) const {
-  return engine_.submitLoss(trees.view(), data_[link], {}, loss_, {.simplify = false}).value();
+Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t frame) const {
+  return engine_.submitLoss(trees.view(), data_[frame], {}, loss_, {.simplify = false}).value();
 }
 
-Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
+Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t frame, unsigned iterations) const {
   const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
-  return engine_.submitFit(program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations}).value();
+  return engine_.submitFit(program, data_[frame], batch.starts, {.loss = loss_, .iterations = iterations}).value();
 }
 
 }  // namespace srjit::search

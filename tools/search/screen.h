@@ -1,5 +1,4 @@
-// The quick look at many trees: losses and short fits on rows for selection. Each link has a target of its
-// own.
+// The quick look at many trees: losses and short fits on rows for selection. Each frame has data of its own.
 #pragma once
 
 #include <array>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "runtime/engine.h"
-#include "tools/search/link.h"
+#include "tools/search/formulas/units.h"
 #include "tools/search/rows.h"
 #include "tools/search/trees/arrays.h"
 
@@ -25,26 +24,27 @@ struct FitBatch {
   void add(const TreeView& tree, Exponents exponents);
 };
 
-/// Datasets of an engine, one for each link. A cheap handle to shared state; const members are thread-safe.
+/// Datasets of an engine, one for each frame. A cheap handle to shared state; const members are thread-safe.
 class Screen {
  public:
   /// `loss` is what the search minimises. One of squared errors is the normalised one against the target of the link,
-  /// of a + b f with the best a and b if `is_scaled`; others, for which there can be only the identity, are computed as
-  /// they are. `rows` may go afterwards. Throws the errors of the engine, as all of these do.
-  static Screen create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+  /// of a + b f with the best a and b if `is_scaled`, for which the target is standardised; others, for which there can
+  /// be only the identity, are computed as they are. `rows` may go afterwards. Throws the errors of the engine, as all
+  /// of these do.
+  static Screen create(const Engine& engine, const RowSet& rows, std::span<const Frame> frames, const Units& units,
                        const LossOptions& loss, bool is_scaled);
 
   /// Losses of `trees`, which are read before this returns. Not finite: not to be used.
-  Pending<Losses> submitLoss(const Trees& trees, std::size_t link) const;
+  Pending<Losses> submitLoss(const Trees& trees, std::size_t frame) const;
   /// Fits of at most `iterations` passes.
-  Pending<Fits> submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const;
+  Pending<Fits> submitFit(const FitBatch& batch, std::size_t frame, unsigned iterations) const;
 
  private:
   Screen(Engine engine, LossOptions loss) : engine_(std::move(engine)), loss_(std::move(loss)) {}
 
   Engine engine_;
   LossOptions loss_;
-  std::vector<Dataset> data_;  ///< by link
+  std::vector<Dataset> data_;  ///< by frame
 };
 
 /// The engine, whose calls end with an error of kLimit when `stop` is requested.
@@ -63,6 +63,6 @@ SharesAsLosses lossesOfShares(const Engine& engine, const LossOptions& loss, con
                               const RowSet& rows);
 
 /// The loss, one of squares, of predictions that are off by this share of each target; for other losses minus infinity.
-double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows) noexcept;
+double lossOfErrors(const LossOptions& loss, double share, const RowSet& rows);
 
 }  // namespace srjit::search

@@ -79,6 +79,30 @@ void checkOptions(const SearchOptions& options) {
          loss.isScaled() ? "; losses of squared errors are scaled by themselves" : "");
 }
 
+/// The engine of the options; one of f64 in its place if f32 cannot select by these columns, or by a target that is not
+/// standardised.
+Engine makeEngine(const SearchOptions& options, const RowSet& rows, std::span<const Link* const> links,
+                  bool is_scaled) {
+  EngineOptions made = options.selecting_engine ? options.selecting_engine->options() : options.engine;
+  const bool fits =
+      std::ranges::all_of(rows.columns, [](const auto& column) { return fitsF32(column); }) &&
+      (is_scaled || std::ranges::all_of(links, [&](const Link* link) { return fitsF32(link->targetOf(rows.target)); }));
+  if (fits && options.selecting_engine) return *options.selecting_engine;
+  if (!fits) made.precision = Precision::kF64;
+  return Engine::create(made).value();
+}
+
+/// The links with columns as they are, each followed by itself with columns in units, as far as they are of use.
+std::vector<Frame> framesOf(std::span<const Link* const> links, const Units& units, const Grammar& grammar) {
+  const bool with_units = units.areNeeded() && grammar.has(Op::kMul);
+  std::vector<Frame> frames;
+  for (const Link* link : links) {
+    if (!with_units || !units.areBeyondF64()) frames.push_back({link, false});
+    if (with_units) frames.push_back({link, true});
+  }
+  return frames;
+}
+
 /// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting. Strict, so
 /// that a formula's loss is that of the formula as it is written.
 Engine makeWideEngine(EngineOptions options) {
@@ -91,12 +115,12 @@ Engine makeWideEngine(EngineOptions options) {
 
 }  // namespace
 
+RowSet rowsToFit(const RowSet& rows, std::uint64_t seed) { return pick(rows, kFittedRows, seed); }
+
 SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
   checkData(data, options);
   checkOptions(options);
   Grammar grammar = Grammar::create(options.grammar, data.columns.size()).value();
-  Engine engine = options.selecting_engine ? *options.selecting_engine : Engine::create(options.engine).value();
-  Engine wide = makeWideEngine(engine.options());
   const std::size_t all = data.target->size;
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
   const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
@@ -106,21 +130,25 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   }
   LossOptions loss = options.loss;
   // Of a constant target there is no share of the variance, but errors there are.
-  if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
+  if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kRmse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
   const bool is_scaled = isOfSquares(loss) && grammar.canScale();
-  std::vector<const Link*> links =
+  const std::vector<const Link*> links =
       linksFor(isOfSquares(loss) ? options.links : identity, grammar, searched.target, is_scaled).value();
   std::vector<Grammar> grammars;
-  for (const Link* link : links) grammars.push_back(grammar.within(wrapperOf(*link, grammar, is_scaled)));
+  Units units = Units::of(searched);
+  std::vector<Frame> frames = framesOf(links, units, grammar);
+  for (const Frame& frame : frames) grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+  Engine engine = makeEngine(options, searched, links, is_scaled);
+  Engine wide = makeWideEngine(engine.options());
   if (rows == 0) rows = options.rows;
   if (rows == 0) rows = isGpu(engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
   const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
-  Screen screen =
-      Screen::create(withStop(engine, std::move(ended)), pick(searched, rows, rows_seed), links, loss, is_scaled);
-  RowSet fitted = pick(searched, kFittedRows, rows_seed);
+  Screen screen = Screen::create(withStop(engine, std::move(ended)), pick(searched, rows, rows_seed), frames, units,
+                                 loss, is_scaled);
+  RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
-  return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(links),
+  return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
           std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
           std::move(screen),
           // Whether a custom loss is least at 0 is not known.
@@ -133,10 +161,10 @@ bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOpt
     return grammar.admits(tree.tokens()) && complexity == grammar.complexityOf(tree.tokens()) && std::isfinite(loss) &&
            tree.variableCount() <= grammar.variables();
   };
-  if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
+  if (state.islands.size() != options.islands || state.archives.size() != setup.frames.size()) return false;
   for (std::size_t i = 0; i < state.islands.size(); ++i) {
     const Island& island = state.islands[i];
-    if (island.number != i || island.link >= setup.links.size()) return false;
+    if (island.number != i || island.link >= setup.frames.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
     const Individuals& population = island.population;
     if (population.trees.size() != population.traits.size()) return false;

@@ -1,4 +1,4 @@
-// What stays the same during a search: engines, grammar, links and rows.
+// What stays the same during a search: engines, grammar, frames and rows.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,14 @@
 namespace srjit::search {
 
 struct SearchSetup {
-  Engine engine, wide;  ///< in the engine's precision, and in strict f64 on the processor
+  /// For selection, in f64 if f32 does not do for the data; and in strict f64 on the processor.
+  Engine engine, wide;
   Grammar grammar;
   LossOptions loss;  ///< of the options, but that nmse of a constant target is mse
   bool is_scaled;    ///< whether islands select by the best a + b f
-  std::vector<const Link*> links;
-  std::vector<Grammar> grammars;  ///< by link: of the trees that its formulas contain
+  std::vector<Frame> frames;
+  Units units;
+  std::vector<Grammar> grammars;  ///< by frame: of the trees that its formulas contain
   RowSet searched, fitted, held_out;
   std::size_t rows;    ///< for selection
   Screen screen;       ///< whose calls end when a search ends
@@ -30,6 +32,9 @@ struct SearchSetup {
 /// `rows`: those of a search that goes on; 0: as the options say. `ended` ends the calls of the screen. Throws the
 /// errors of search() for options and data.
 SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended);
+
+/// Those of `rows` that constants are fitted to: all with a weight, or 16,384 of them.
+RowSet rowsToFit(const RowSet& rows, std::uint64_t seed = 0);
 
 /// Whether a search can go on from `state`. It can from one that search() gave for the same data and options.
 bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options);

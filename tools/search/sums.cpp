@@ -113,8 +113,10 @@ class Library {
   std::vector<Term> terms_;
 };
 
-/// Rows at equal distances, at most kMostRows of those that count, with the target of the link.
-RowSet someOf(const RowSet& rows, const Link& link) {
+/// Rows at equal distances, at most kMostRows of those that count, with the columns and the target of the frame. A
+/// scaled target is near 1, but not centred: that of a ratio would be no ratio of few terms.
+RowSet someOf(const SearchSetup& setup, const Frame& frame) {
+  const RowSet& rows = setup.fitted;
   std::vector<std::size_t> counting, chosen;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (rows.weightOf(r) > 0) counting.push_back(r);
@@ -122,7 +124,10 @@ RowSet someOf(const RowSet& rows, const Link& link) {
   const std::size_t count = std::min(counting.size(), kMostRows);
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(counting[i * counting.size() / count]);
   RowSet some = gatherRows(rows.view(), chosen);
-  std::ranges::transform(some.target, some.target.begin(), link.forward);
+  some.target = frame.link->targetOf(some.target);
+  const int exponent = setup.is_scaled ? standardise(some.target, some).exponent : 0;
+  for (double& y : some.target) y = std::ldexp(y, -exponent);
+  if (frame.in_units) some.columns = setup.units.divide(some.columns);
   return some;
 }
 
@@ -405,9 +410,9 @@ class Sums {
 
 }  // namespace
 
-std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t link, std::span<const Expression> parts) {
-  const Grammar& grammar = setup.grammars[link];
-  const RowSet some = someOf(setup.fitted, *setup.links[link]);
+std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t frame, std::span<const Expression> parts) {
+  const Grammar& grammar = setup.grammars[frame];
+  const RowSet some = someOf(setup, setup.frames[frame]);
   const std::vector<Term> terms = std::move(Library(grammar, parts).terms());
   std::vector<Expression> trees;
   if (terms.empty() || !grammar.has(Op::kAdd) || !grammar.has(Op::kMul)) return trees;

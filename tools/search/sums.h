@@ -2,7 +2,7 @@
 // a quotient of two sums. They are found as sparse solutions of linear equations over a library of terms, and are the
 // first trees of a search.
 //
-// The phases, for each link g of the target:
+// The phases, for each frame:
 //
 //   terms     columns and their powers, with the parts of trees that are given, or products and functions of columns
 //   values    of at most 400 terms in at most 256 rows, in f64; what is not finite or constant there is left out
@@ -24,10 +24,10 @@
 
 namespace srjit::search {
 
-/// Trees for the link of this number; its grammar admits each. Where islands select by the best a + b f, a tree stands
+/// Trees for the frame of this number; its grammar admits each. Where islands select by the best a + b f, a tree stands
 /// for that, so a sum is without its constant and the first of its factors. `parts` are terms beside the powers of
 /// columns; if there are none, products and functions of columns are. None if the grammar has no sums and products.
 /// Throws the errors of the engine. Thread-safe.
-std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t link, std::span<const Expression> parts = {});
+std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t frame, std::span<const Expression> parts = {});
 
 }  // namespace srjit::search

@@ -155,8 +155,12 @@ TEST_F(Upload, RefusesNumbersThatF32DoesNotHave) {
             "column x0 has -1e-40 in row 2, and all of its numbers are below the normal range of f32: choose f64, or "
             "another unit");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.columns = {{1, 1e-50}, {3, 4}};
+  EXPECT_EQ(messageOf(w_), "column x0 has 1e-50 in row 2, which is 0 in f32: choose f64, or another unit")
+      << "its logarithm would be minus infinity";
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
   w_.columns = {{1e-40, 1}, {0, -kInfinity}};
-  EXPECT_EQ(messageOf(w_), "no error") << "beside 1, 1e-40 is less than the last place";
+  EXPECT_EQ(messageOf(w_), "no error") << "1e-40 is a subnormal number";
   w_.target = {1e-50, 0};
   EXPECT_EQ(messageOf(w_),
             "the target has 1e-50 in row 1, and all of its numbers are below the normal range of f32: choose f64, or "
@@ -169,6 +173,21 @@ TEST_F(Upload, RefusesNumbersThatF32DoesNotHave) {
   EXPECT_EQ(messageOf(w_), "no error") << "is a number of f32";
   w_.target = {0, 0};
   EXPECT_EQ(messageOf(w_), "no error");
+}
+
+TEST_F(Upload, RefusesNumbersThatF32DoesNotTellApart) {
+  w_ = {.columns = {{1e9, 1e9 + 1, 1e9 + 2}}, .target = {1e6, 1e6 + 0.1, 1e6 + 0.2}, .weights = {1, 1 + 1e-9, 1}};
+  EXPECT_EQ(messageOf(w_),
+            "column x0 has 1000000001 in row 2, and all of its numbers are so near to each other that f32 cannot tell "
+            "them apart: choose f64, or subtract an offset");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.columns = {{1e9, 1e9 + 64, 1e9 + 128}};
+  EXPECT_EQ(messageOf(w_),
+            "the target has 1000000.1 in row 2, and all of its numbers are so near to each other that f32 cannot tell "
+            "them apart: choose f64, or subtract an offset")
+      << "the column has numbers of f32";
+  w_.target = {0.1, 0.1 + 1e-17, 0.1 + 3e-17};
+  EXPECT_EQ(messageOf(w_), "no error") << "numbers that differ by rounding; near weights do no harm";
 }
 
 TEST_F(Upload, OutOfMemoryIsAnError) {

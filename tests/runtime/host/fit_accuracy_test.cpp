@@ -149,7 +149,7 @@ TEST(FitAccuracy, NoFitEndsAboveTheBestConstant) {
     const double of_constant = rounded.variance() + rest * rest;
     for (const char* text :
          {"p1 + p2*x0^p0", "p0 + p1*x0^3", "p0 + p1*exp(x0)", "p0 + p1*exp(-p2*x0)", "p1*x0^p2 - p0"}) {
-      const Fits fits = fitted(engineOf(Precision::kF32), points, text);
+      const Fits fits = fitted(engineOf(Precision::kF32), rounded, text);
       EXPECT_LE(fits.losses.values[0], of_constant * (1 + 1e-6)) << text << " " << offset;
     }
   }

@@ -62,7 +62,7 @@ TEST_P(SearchCommandEndedSlow, WritesTheFrontFoundSoFar) {
   EXPECT_THAT(contentOf(scratch.path("err")), HasSubstr("; stopped\n"));
   const std::uint64_t generations = json::parse(contentOf(scratch.path("search.json"))).at("generations");
   const Outcome unbroken = runCommand(commandOf({"--generations", std::to_string(generations)}), scratch.path("."));
-  EXPECT_THAT(unbroken.out, StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_THAT(unbroken.out, StartsWith("complexity,loss,held_out,evidence,bic,r2,formula\n1,"));
   // A busy machine has no time to round all formulas; the checkpoint has what a search at its limit needs for that.
   if (contentOf(scratch.path("err")).find("more digits than they need") == std::string::npos) {
     EXPECT_EQ(contentOf(scratch.path("front.csv")), unbroken.out);
@@ -89,7 +89,7 @@ TEST(SearchCommandSlow, ACheckpointThatCannotBeWrittenLosesNoResult) {
                  scratch.path("."));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("search.json"));
-  EXPECT_THAT(outcome.out, StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_THAT(outcome.out, StartsWith("complexity,loss,held_out,evidence,bic,r2,formula\n1,"));
   EXPECT_EQ(contentOf(scratch.path("search.json")), before);
 }
 
@@ -144,7 +144,7 @@ TEST(SearchCommandSlow, ATerminalShowsTheBestFormulaSoFar) {
   EXPECT_EQ(running.end(SIGTERM), 0);
   ASSERT_TRUE(terminal.shows(HasSubstr("; stopped"))) << terminal.written();
   EXPECT_THAT(terminal.written(), HasSubstr("\r\x1b[Ksr-jit: ")) << "the line is cleared before the summary";
-  EXPECT_THAT(contentOf(scratch.path("front.csv")), StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_THAT(contentOf(scratch.path("front.csv")), StartsWith("complexity,loss,held_out,evidence,bic,r2,formula\n1,"));
 }
 
 Outcome searchOf(const Scratch& scratch, std::vector<std::string> more) {

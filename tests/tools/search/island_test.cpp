@@ -222,7 +222,7 @@ TEST(SearchLinks, AreThoseThatTargetAndGrammarAdmit) {
   EXPECT_THAT(names(mixed), testing::ElementsAre("identity", "exp")) << "neither asin nor acos is an operator";
   EXPECT_THAT(names(constant), testing::ElementsAre("identity"));
   const std::vector<double> large = {1e-30, 5, 1e200};
-  EXPECT_THAT(names(large), testing::ElementsAre("identity", "log")) << "squares leave the range of f32";
+  EXPECT_THAT(names(large), testing::ElementsAre("identity", "log")) << "squares leave the range of f64";
   EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kDiv}}}), testing::ElementsAre("identity", "inverse"));
   EXPECT_THAT(names(mixed, {.operators = {{Op::kAdd}, {Op::kMul}, {Op::kAsin}}}),
               testing::ElementsAre("identity", "sin"));

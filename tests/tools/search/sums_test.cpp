@@ -54,7 +54,7 @@ double leastRest(const RowSet& rows, const SearchOptions& options, std::span<con
   double least = std::numeric_limits<double>::infinity();
   for (const Expression& tree : sparseSums(setup, 0, parts)) {
     EXPECT_TRUE(setup.grammars[0].admits(tree.tokens())) << print(tree, Language::kInfix);
-    least = std::fmin(least, restOf(tree, rows, *setup.links[0]));
+    least = std::fmin(least, restOf(tree, rows, *setup.frames[0].link));
   }
   return least;
 }

@@ -31,7 +31,7 @@ class Steps {
     const DataView view = data.view();
     setup_.emplace(search::setUp(view, options_, 0, std::stop_token()));
     const DataView searched = setup_->searched.view();
-    polisher_.emplace(search::Polisher::create(setup_->wide, {searched, setup_->fitted}, setup_->links,
+    polisher_.emplace(search::Polisher::create(setup_->wide, {searched, setup_->fitted}, setup_->frames,
                                                {setup_->grammar, setup_->loss, setup_->is_scaled}));
     islands_.resize(kIslands);
     broods_.resize(kIslands);

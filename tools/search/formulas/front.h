@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ir/error.h"
 #include "ir/expression.h"
 
 namespace srjit::search {
@@ -15,9 +18,30 @@ struct Formula {
   Expression expression;
   std::size_t complexity = 0;  ///< by the search's grammar
   double loss = 0;             ///< the search's loss as it is written: in strict f64, over all rows searched
-  /// Over the rows that were held out; infinite where the formula has no value; NaN if no rows were held out.
+  /// Over the rows that were held out, before its constants were fitted to them, too; infinite where the formula has no
+  /// value; NaN if no rows were held out.
   double held_out = std::numeric_limits<double>::quiet_NaN();
+  // Over the rows of `loss`; NaN where they have no meaning.
+  double evidence = std::numeric_limits<double>::quiet_NaN();  ///< in nats, larger is better (evidence.h)
+  double bic = std::numeric_limits<double>::quiet_NaN();       ///< Schwarz's criterion, smaller is better
+  double r2 = std::numeric_limits<double>::quiet_NaN();        ///< the share of the target's variance that it explains
 };
+
+/// The formula to show, and to predict with, where only one can be.
+struct Choice {
+  enum class Rule : std::uint8_t {
+    /// The largest evidence. Held-out rows decide by kBalance instead, as does a loss that is no likelihood.
+    kEvidence,
+    kBalance,     ///< the simplest within 5 % of the least loss, over held-out rows if any
+    kLoss,        ///< the least loss
+    kComplexity,  ///< the least loss of `complexity` at most; the simplest if there is none
+  };
+  Rule rule = Rule::kEvidence;
+  std::size_t complexity = 0;
+};
+
+/// Of "evidence", "balance", "loss" or a complexity from 1 on. Errors: kInvalid.
+Result<Choice> parseChoice(std::string_view text);
 
 /// The Pareto front of complexity and loss: complexities ascend, losses descend. Not thread-safe.
 class Front {
@@ -25,8 +49,12 @@ class Front {
   /// Losses up to `floor` are rounding: all of them are equal.
   explicit Front(double floor = -std::numeric_limits<double>::infinity()) : floor_(floor) {}
 
-  /// Takes `formula` if none that is as simple is as exact, to a thousandth, and drops those that are now beaten in the
-  /// same sense. A loss that is not finite is never taken. Gives whether it was taken.
+  /// An empty one of this floor and choice.
+  Front emptied() const;
+
+  /// Whether no formula that is as simple is as exact, to a thousandth. Never if the loss is not finite.
+  bool takes(const Formula& formula) const noexcept;
+  /// Takes `formula` if it takes() it, and drops those that are now beaten in the same sense. Gives whether it did.
   bool add(Formula formula);
 
   double floor() const noexcept { return floor_; }
@@ -36,12 +64,15 @@ class Front {
   const std::vector<Formula>& formulas() const noexcept { return formulas_; }
   /// The formula with the least loss of those with at most this complexity; null if there is none.
   const Formula* best(std::size_t complexity = static_cast<std::size_t>(-1)) const noexcept;
-  /// The formula to show where only one can be: that with the least loss over held-out rows, if any, and
-  /// among those within a few per cent of it the simplest. Null if the front is empty.
+  void choose(Choice choice) noexcept { choice_ = choice; }
+  /// The formula of the choice, by evidence if none was set. Null if the front is empty.
   const Formula* chosen() const noexcept;
 
  private:
+  const Formula* balanced() const noexcept;
+
   double floor_;
+  Choice choice_;
   std::vector<Formula> formulas_;
 };
 

@@ -27,27 +27,32 @@ constexpr double kLeastDeterminant = 1e-12;
 /// The best a and b of a + b f by least squares, and the best b of b f.
 struct Scaling {
   double offset = 0, slope = 1, factor = 1;
+  double rest = std::numeric_limits<double>::infinity();  ///< the share of the variance that a + b f leaves
 };
 
-Scaling bestScaling(std::span<const double> predictions, std::span<const double> target) {
-  double f_mean = 0, g_mean = 0;
-  const auto count = static_cast<double>(target.size());
-  for (std::size_t r = 0; r < target.size(); ++r) {
-    f_mean += predictions[r] / count;
-    g_mean += target[r] / count;
-  }
-  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0;
-  for (std::size_t r = 0; r < target.size(); ++r) {
-    const double f = predictions[r] - f_mean;
-    ff += predictions[r] * predictions[r];
-    fg += predictions[r] * target[r];
-    centred_ff += f * f;
-    centred_fg += f * (target[r] - g_mean);
-  }
+Scaling bestScaling(std::span<const double> predictions, const Standardised& target, const RowSet& rows) {
   Scaling scaling;
-  if (ff > 0) scaling.factor = fg / ff;
-  if (centred_ff > kLeastDeterminant * ff) scaling.slope = centred_fg / centred_ff;
-  scaling.offset = g_mean - scaling.slope * f_mean;
+  if (!std::ranges::all_of(predictions, [](double f) { return std::isfinite(f); })) return scaling;
+  const Standardised of = standardise(predictions, rows);
+  const double f_mean = std::ldexp(of.centre, -of.exponent), g_mean = std::ldexp(target.centre, -target.exponent);
+  double ff = 0, fg = 0, centred_ff = 0, centred_fg = 0, centred_gg = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double f = of.deviations[r], g = target.deviations[r], weight = rows.weightOf(r);
+    ff += weight * (f + f_mean) * (f + f_mean);
+    fg += weight * (f + f_mean) * (g + g_mean);
+    centred_ff += weight * f * f;
+    centred_fg += weight * f * g;
+    centred_gg += weight * g * g;
+  }
+  const int exponent = target.exponent - of.exponent;
+  if (ff > 0) scaling.factor = std::ldexp(fg / ff, exponent);
+  double slope = std::ldexp(1, -exponent);
+  if (centred_ff > kLeastDeterminant * ff) {
+    slope = centred_fg / centred_ff;
+    scaling.rest = 1 - slope * centred_fg / centred_gg;
+  }
+  scaling.slope = std::ldexp(slope, exponent);
+  scaling.offset = std::ldexp(g_mean - slope * f_mean, target.exponent);
   return scaling;
 }
 
@@ -80,18 +85,20 @@ struct Polisher::Forms {
   }
 };
 
-Polisher::Polisher(const Engine& engine, std::span<const Link* const> links, const PolishRules& rules)
-    : engine_(engine), links_(links.begin(), links.end()), rules_(rules), writing_(rules.grammar.writing()) {}
+Polisher::Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules)
+    : engine_(engine), frames_(frames.begin(), frames.end()), rules_(rules), writing_(rules.grammar.writing()) {}
 
-Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Link* const> links,
+Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Frame> frames,
                           const PolishRules& rules) {
-  Polisher polisher(engine, links, rules);
+  Polisher polisher(engine, frames, rules);
   polisher.searched_ = engine.upload(data.searched).value();
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
   polisher.ranges_ = rangesOf(data.searched);
+  polisher.near_ = std::make_shared<const Neighbourhood>(data.searched);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
+  polisher.rows_ = static_cast<double>(countRows(data.searched));
   return polisher;
 }
 
@@ -101,41 +108,69 @@ Polisher Polisher::withStop(std::stop_token stop) const {
   return other;
 }
 
+/// A finalist's tree over the columns as they are.
+struct Polisher::Written {
+  std::vector<Token> tree;
+  const Link* link;
+  bool is_spelled = false;  ///< the finalist before it, with the units of its columns spelled out
+};
+
+std::vector<Polisher::Written> Polisher::writtenOf(std::span<const Finalist> finalists) const {
+  std::vector<Written> written;
+  for (const auto& [tree, number] : finalists) {
+    const Frame& frame = frames_[number];
+    if (!frame.in_units) {
+      written.push_back({{tree.tokens().begin(), tree.tokens().end()}, frame.link});
+      continue;
+    }
+    std::optional<std::vector<Token>> folded = rules_.units.folded(tree.tokens(), rules_.is_scaled);
+    const bool is_folded = folded.has_value();
+    if (is_folded) written.push_back({*std::move(folded), frame.link});
+    written.push_back({rules_.units.spelled(tree.tokens()), frame.link, is_folded});
+  }
+  return written;
+}
+
 std::vector<Variant> Polisher::variantsOf(std::span<const Finalist> finalists) const {
-  if (rules_.is_scaled) return scaledVariantsOf(finalists);
+  const std::vector<Written> written = writtenOf(finalists);
+  if (rules_.is_scaled) return scaledVariantsOf(written);
   std::vector<Variant> variants;
-  for (const Finalist& finalist : finalists) {
-    for (const Exponents exponents : waysToFit(finalist.tree.tokens())) {
-      Variant variant = Variant::of(finalist.tree.tokens(), exponents);
-      variant.undo(*links_[finalist.link]);
+  for (const auto& [tree, link, is_spelled] : written) {
+    for (const Exponents exponents : waysToFit(tree)) {
+      Variant variant = Variant::of(tree, exponents);
+      variant.undo(*link);
       variants.push_back(std::move(variant));
     }
   }
   return variants;
 }
 
-std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Finalist> finalists) const {
+std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written) const {
   std::vector<Variant> variants;
   Trees batch;
-  for (const Finalist& finalist : finalists) batch.add(finalist.tree.tokens());
+  for (const Written& one : written) batch.add(one.tree);
   const Program program = engine_.compile(batch.view()).value();
   const std::size_t rows = fitted_rows_->size();
-  std::vector<double> predictions(finalists.size() * rows), target(rows);
+  std::vector<double> predictions(written.size() * rows);
   engine_.evaluate(program, *fitted_, {}, std::span<double>(predictions)).value();
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    const Link& link = *links_[finalists[i].link];
-    std::ranges::transform(fitted_rows_->target, target.begin(), link.forward);
-    const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
-    for (const Exponents exponents : waysToFit(finalists[i].tree.tokens())) {
-      Variant scaled = Variant::of(finalists[i].tree.tokens(), exponents);
+  double rest = 0;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto& [tree, link, is_spelled] = written[i];
+    const Standardised target = standardise(link->targetOf(fitted_rows_->target), *fitted_rows_);
+    const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target, *fitted_rows_);
+    const bool is_needed = !is_spelled || !(rest <= scaling.rest + kHarm * std::fabs(scaling.rest) + kLeastDeterminant);
+    rest = scaling.rest;
+    if (!is_needed) continue;
+    for (const Exponents exponents : waysToFit(tree)) {
+      Variant scaled = Variant::of(tree, exponents);
       Variant offset = scaled;
       scaled.append(scaling.factor, Op::kMul);
       offset.append(scaling.slope, Op::kMul);
       offset.append(scaling.offset, Op::kAdd);
-      scaled.undo(link);
+      scaled.undo(*link);
       variants.push_back(std::move(scaled));
       if (!rules_.grammar.has(Op::kAdd)) continue;
-      offset.undo(link);
+      offset.undo(*link);
       variants.push_back(std::move(offset));
     }
   }
@@ -211,7 +246,7 @@ double Polisher::limitOf(double loss, double rounding) noexcept {
 }
 
 /// Adds the variants in their simple forms, and in their exact forms where simplifying raised the loss. Gives the least
-/// loss of each.
+/// loss of each, infinite if no form is sound.
 std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   std::vector<Formula> formulas, exact;
   std::vector<std::size_t> owners;
@@ -236,9 +271,22 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   judge(exact);
   std::ranges::move(exact, std::back_inserter(formulas));
+  std::ranges::fill(least, std::numeric_limits<double>::infinity());
+  std::vector<Formula> taken;
+  std::vector<std::size_t> takers;
   for (std::size_t i = 0; i < formulas.size(); ++i) {
-    note(formulas[i], owners[i]);
-    front.add(std::move(formulas[i]));
+    if (!front.takes(formulas[i])) {
+      note(formulas[i], owners[i]);
+      continue;
+    }
+    taken.push_back(std::move(formulas[i]));
+    takers.push_back(owners[i]);
+  }
+  weigh(taken, front.floor());
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (!front.empty() && !isSound(taken[i], front.floor())) continue;
+    note(taken[i], takers[i]);
+    front.add(std::move(taken[i]));
   }
   return least;
 }
@@ -294,8 +342,9 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
   return numbers;
 }
 
-std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact) const {
-  std::vector<Variant> rounder = variant.shortened();
+std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) const {
+  std::vector<Variant> rounder;
+  if (structure == Structure::kFree) rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };
@@ -323,6 +372,7 @@ std::vector<Variant> Polisher::rounderThan(const Variant& variant, bool is_exact
       round(one);
     }
   }
+  if (structure == Structure::kKept) return rounder;
   // In other forms other constants may be 1: 1.05 * (u + 0.95 * v) is 1.05 * u + v.
   for (const Expression& form : shorten(closed(variant), ranges_, writing_)) {
     const Variant other = Variant::of(form.tokens(), Exponents::kWholeKept);
@@ -367,11 +417,28 @@ std::vector<double> Polisher::roundingOf(std::span<const Variant> variants, doub
   return rounding;
 }
 
-Front Polisher::round(const Front& front) const {
+Front Polisher::round(const Front& front) const { return roundAs(Structure::kFree, front); }
+
+Front Polisher::refit(const Front& front) const {
+  Front all = front.emptied();
+  for (Formula formula : front.formulas()) {
+    judge(std::span(&formula, 1));
+    Front one = front.emptied();
+    one.add(formula);
+    one = roundAs(Structure::kKept, one);
+    if (one.empty()) continue;
+    Formula best = *one.best();
+    best.held_out = formula.held_out;
+    all.add(std::move(best));
+  }
+  return all;
+}
+
+Front Polisher::roundAs(Structure structure, const Front& front) const {
   Front rounded = front;
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<double> constants;
-    rounded = roundOnce(rounded, constants);
+    rounded = roundOnce(structure, rounded, constants);
     // Simplifying may have computed others of them, which are not round.
     const bool is_round = std::ranges::all_of(rounded.formulas(), [&](const Formula& formula) {
       return std::ranges::all_of(formula.expression.tokens(), [&](const Token& token) {
@@ -394,13 +461,13 @@ struct Polisher::Formed {
 };
 
 /// Rounds variants until no trial is simpler and as good. Those of a loss up to `exact` are exact.
-void Polisher::roundVariants(std::vector<Formed>& formed, double exact) const {
+void Polisher::roundVariants(Structure structure, std::vector<Formed>& formed, double exact) const {
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(formed[i].variant, formed[i].variant.loss <= exact)) {
+      for (Variant& trial : rounderThan(structure, formed[i].variant, formed[i].variant.loss <= exact)) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -427,7 +494,7 @@ void Polisher::roundVariants(std::vector<Formed>& formed, double exact) const {
 }
 
 /// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) const {
+Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const {
   std::vector<Variant> variants;
   for (const Formula& formula : front.formulas()) {
     variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
@@ -439,7 +506,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
   for (std::size_t v = 0; v < variants.size(); ++v) {
     formed.push_back({variants[v], variants[v].loss, rounding[v], costOf(variants[v])});
   }
-  roundVariants(formed, exact);
+  roundVariants(structure, formed, exact);
   std::vector<Variant> results;
   for (Formed& one : formed) results.push_back(std::move(one.variant));
   for (const Variant& result : results) {
@@ -447,7 +514,7 @@ Front Polisher::roundOnce(const Front& front, std::vector<double>& constants) co
       if (token.kind == Token::Kind::kConstant) constants.push_back(std::fabs(token.value));
     }
   }
-  Front rounded(front.floor());
+  Front rounded = front.emptied();
   const std::vector<double> losses = addTo(rounded, results);
   // A formula that was rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {

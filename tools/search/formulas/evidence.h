@@ -1,0 +1,55 @@
+// How much of the target a formula explains for its length: a description length, from which the front's choice
+// follows.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "runtime/engine.h"
+#include "tools/search/formulas/front.h"
+
+namespace srjit::search {
+
+/// A constant of a formula.
+struct WeighedConstant {
+  double value = 0;
+  double error = 0;       ///< standard error; not above 0 or not finite: not known
+  bool is_fitted = true;  ///< whether the data decided it
+};
+
+/// What else decides the evidence of a formula.
+struct EvidenceTerms {
+  double rows = 0;          ///< observations: rows of a weight above 0 that the loss is over
+  double floor = 0;         ///< losses up to this are rounding
+  std::size_t symbols = 1;  ///< from which a token is drawn: the grammar's operators and variables, and a constant
+};
+
+/// How the negative logarithm of the likelihood follows from a loss, in nats per row: `logs` log(loss) + `nats` loss
+/// for noise whose scale is estimated from p constants less, hence + `freedom` log(n / (n - p)).
+struct Likelihood {
+  double logs = 0, freedom = 0, nats = 0;
+};
+/// Of normal noise for losses of squared errors (and Huber's), of Laplace's for absolute errors and quantiles, and of
+/// the losses that are likelihoods; none for others.
+std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept;
+
+/// Sets `evidence` and `bic` of a formula with a loss. `constants` are all of its constants.
+///
+/// The evidence is the negative description length in nats, up to a number that all formulas share (D. J. Bartlett,
+/// H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", arXiv 2211.11461, section II):
+///  - the data: the negative logarithm of the likelihood, with the noise estimated from the formula's own residuals.
+///  Its
+///    variance is the sum of squares by n - p rather than n: the marginal likelihood over an unknown scale. With as
+///    many constants as rows the evidence is minus infinity.
+///  - each constant: log(|c| / error), the digits that the data support, but no more than the decimal digits that it
+///    has, and log 2 at least.
+///  - each token: kTokenShare log(symbols). Most sequences of symbols are no formulas or equal to another, so a token
+///    costs less than the choice of a symbol.
+/// A loss within `floor` counts as the floor: the shortest exact formula has the largest evidence.
+///
+/// The BIC is -2 log(likelihood) + p log(n), without the correction for few rows.
+void weigh(Formula& formula, const Likelihood& likelihood, std::span<const WeighedConstant> constants,
+           const EvidenceTerms& terms);
+
+}  // namespace srjit::search

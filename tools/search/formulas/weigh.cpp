@@ -1,0 +1,66 @@
+// What a Polisher says of formulas beside their losses: evidence, and whether they are sound.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "tools/search/formulas/evidence.h"
+#include "tools/search/formulas/polish.h"
+
+namespace srjit::search {
+namespace {
+
+constexpr double kLawLeaves = 0.01, kLawRows = 100;  // the share of the variance, and rows
+
+}  // namespace
+
+/// Sets evidence, BIC and R2 of formulas whose losses are known. The constants' errors come from one pass of a fit.
+void Polisher::weigh(std::span<Formula> formulas, double floor) const {
+  if (formulas.empty()) return;
+  std::vector<Expression> expressions;
+  std::vector<Variant> variants;
+  for (const Formula& formula : formulas) {
+    expressions.push_back(formula.expression);
+    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
+  }
+  const bool is_share = !rules_.loss.custom && rules_.loss.kind == LossKind::kNmse;
+  const Losses r2 =
+      is_share ? Losses{} : engine_.loss(engine_.compile(expressions), *searched_, {}, {.kind = LossKind::kR2}).value();
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    const double share = is_share ? 1 - formulas[i].loss : r2.values[i];
+    formulas[i].r2 = std::isfinite(share) ? share : std::numeric_limits<double>::quiet_NaN();
+  }
+  const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
+  if (!likelihood) return;
+  const EvidenceTerms terms{.rows = rows_, .floor = floor, .symbols = rules_.grammar.symbols()};
+  // Errors shrink with the root of the rows.
+  const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
+  std::vector<Variant> fits = variants;
+  fit(fits, 1);
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    std::vector<WeighedConstant> constants;
+    for (std::size_t p = 0; p < variants[i].values.size(); ++p) {
+      constants.push_back({variants[i].values[p], fits[i].errors[p] * shrinking});
+    }
+    for (const Token& token : variants[i].tree) {
+      if (token.kind == Token::Kind::kConstant) constants.push_back({.value = token.value, .is_fitted = false});
+    }
+    search::weigh(formulas[i], *likelihood, constants, terms);
+  }
+}
+
+Front Polisher::weighed(const Front& front) const {
+  std::vector<Formula> formulas = front.formulas();
+  weigh(formulas, front.floor());
+  Front result = front.emptied();
+  for (Formula& formula : formulas) result.add(std::move(formula));
+  return result;
+}
+
+bool Polisher::isSound(const Formula& formula, double floor) const {
+  const bool is_law = formula.loss <= floor || (formula.r2 >= 1 - kLawLeaves && rows_ >= kLawRows);
+  return is_law || near_->isSound(formula.expression);
+}
+
+}  // namespace srjit::search
