@@ -66,8 +66,8 @@ std::optional<double> denominatorOf(double factor) {
 /// those of signs keep every bit, since negation is exact and rounding is symmetric.
 class Presentation {
  public:
-  Presentation(const Dag& graph, Math math, const OperatorSet& operators)
-      : graph_(graph), is_fast_(math == Math::kFast), operators_(operators), result_(graph.precision()) {}
+  Presentation(const Dag& graph, Math math)
+      : graph_(graph), is_fast_(math == Math::kFast), result_(graph.precision()) {}
 
   /// The graph; once.
   Dag make() {
@@ -90,7 +90,6 @@ class Presentation {
     bool isNegative() const { return negated != kNoNode; }
   };
 
-  bool has(Op op) const { return operators_[static_cast<std::size_t>(op)]; }
   NodeId make(Op op, NodeId a, NodeId b) { return result_.applyOrdered(op, {a, b, 0}); }
 
   Form leafOf(NodeId id) {
@@ -123,7 +122,6 @@ class Presentation {
   }
 
   std::optional<NodeId> powerOf(const Node& node) {
-    if (!has(Op::kPow)) return {};
     if (const std::optional<Power> power = powerIn(graph_, node)) {
       return make(Op::kPow, forms_[power->base].node, forms_[power->exponent].node);
     }
@@ -136,7 +134,7 @@ class Presentation {
     const std::optional<double> base = baseOf(graph_.node(factor).value);
     if (!base) return {};
     const NodeId power = forms_[exponent].node;
-    if (*base == std::numbers::e) return has(Op::kExp) ? std::optional(result_.apply(Op::kExp, {power})) : std::nullopt;
+    if (*base == std::numbers::e) return result_.apply(Op::kExp, {power});
     return make(Op::kPow, result_.constant(*base), power);
   }
 
@@ -156,7 +154,7 @@ class Presentation {
 
   /// The product or quotient `node` of other operands. A product with 1/3 is a quotient by 3.
   NodeId quotientOr(const Node& node, NodeId a, NodeId b) {
-    if (node.op == Op::kMul && is_fast_ && has(Op::kDiv)) {
+    if (node.op == Op::kMul && is_fast_) {
       const auto divided = [&](NodeId factor, NodeId other) -> std::optional<NodeId> {
         if (result_.node(factor).kind != Token::Kind::kConstant) return {};
         const std::optional<double> denominator = denominatorOf(result_.node(factor).value);
@@ -174,14 +172,14 @@ class Presentation {
     // A constant is rather subtracted than subtracted from.
     const bool is_first = b.isNegative() && graph_.node(node.operands[0]).kind == Token::Kind::kConstant;
     if (a.isNegative() && (is_first || !b.isNegative())) std::swap(a, b);
-    if (b.isNegative() && has(Op::kSub)) return sign(make(Op::kSub, a.node, b.negated));
+    if (b.isNegative()) return sign(make(Op::kSub, a.node, b.negated));
     return make(Op::kAdd, forms_[node.operands[0]].node, forms_[node.operands[1]].node);
   }
 
   NodeId differenceOf(const Node& node) {
     const Form a = forms_[node.operands[0]], b = forms_[node.operands[1]];
     if (a.isNegative() && b.isNegative()) return sign(make(Op::kSub, b.negated, a.negated));
-    if (!b.isNegative() || !has(Op::kAdd)) return make(Op::kSub, a.node, b.node);
+    if (!b.isNegative()) return make(Op::kSub, a.node, b.node);
     return sign(make(Op::kAdd, a.node, b.negated));
   }
 
@@ -192,79 +190,28 @@ class Presentation {
 
   const Dag& graph_;
   bool is_fast_;
-  const OperatorSet& operators_;
   Dag result_;
   bool has_new_signs_ = false;
   std::vector<Form> forms_;  ///< by node of graph_
 };
 
-bool writesOthers(const Rule& rule, const OperatorSet& operators) {
-  OperatorSet known = operators;
-  for (const Token& token : rule.pattern.tokens()) {
-    if (token.kind == Token::Kind::kOp) known.set(static_cast<std::size_t>(token.op));
-  }
-  return std::ranges::any_of(rule.replacement.tokens(), [&](const Token& token) {
-    return token.kind == Token::Kind::kOp && !known[static_cast<std::size_t>(token.op)];
-  });
-}
-
-/// The sets of `rules` without the rules that write other operators than their own and `operators`.
-std::vector<RulesOfOp> setsWithin(const RuleTables& rules, const OperatorSet& operators) {
-  std::vector<RulesOfOp> sets(rules.ops.begin(), rules.ops.end());
-  for (std::size_t op = 0; op < sets.size(); ++op) {
-    const std::size_t end = op + 1 < sets.size() ? sets[op + 1].first : rules.variants.size();
-    std::uint64_t kept = 0;
-    for (std::size_t v = sets[op].first; v < end; ++v) {
-      const bool is_kept = !writesOthers(allRules()[rules.variants[v].rule], operators);
-      kept |= std::uint64_t{is_kept} << (v - sets[op].first);
-    }
-    for (auto& by_sort : sets[op].takes) {
-      for (std::uint64_t& set : by_sort) set &= kept;
-    }
-  }
-  return sets;
-}
-
 }  // namespace
 
-struct Simplifier::Rules {
-  Rules(Math wanted, Precision of, const OperatorSet& all)
-      : math(wanted), precision(of), operators(all), sets(setsWithin(rulesFor(math), all)), tables(rulesFor(math)) {
-    tables.ops = sets;
-  }
-  Rules(const Rules&) = delete;
-  Rules& operator=(const Rules&) = delete;
-
-  Math math;
-  Precision precision;
-  OperatorSet operators;
-  std::vector<RulesOfOp> sets;  ///< that `tables` refers to
-  RuleTables tables;
-};
-
-Simplifier::Simplifier(Math math, Precision precision, const OperatorSet& operators)
-    : rules_(std::make_shared<const Rules>(math, precision, operators)) {}
-
-Expression Simplifier::operator()(const Expression& expression) const {
-  const Rules& rules = *rules_;
+Expression simplify(const Expression& expression, Math math, Precision precision) {
   Expression simple = expression;
   // Rules may apply to sums that were differences, and so on.
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    WorkingDag work(Dag::fromExpressions({&simple, 1}, rules.precision));
-    Rewriter rewriter(work.dag(), rules.tables);
+    WorkingDag work(Dag::fromExpressions({&simple, 1}, precision));
+    Rewriter rewriter(work.dag(), rulesFor(math));
     work.rebuild([&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
     const Dag graph = work.result();
-    Presentation presentation(graph, rules.math, rules.operators);
+    Presentation presentation(graph, math);
     // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
     Expression next = presentation.make().toExpression(0, std::numeric_limits<std::size_t>::max()).value();
     if (!presentation.hasNewSigns() || next == simple) return next;
     simple = std::move(next);
   }
   return simple;
-}
-
-Expression simplify(const Expression& expression, Math math, Precision precision) {
-  return Simplifier(math, precision, OperatorSet().set())(expression);
 }
 
 }  // namespace srjit

@@ -1,12 +1,8 @@
 // One expression in a simpler form, for people to read. A search shows its results in this form.
 #pragma once
 
-#include <bitset>
-#include <memory>
-
 #include "ir/expression.h"
 #include "ir/numeric.h"
-#include "ir/ops.h"
 
 namespace srjit {
 
@@ -24,20 +20,5 @@ namespace srjit {
 /// commutative operators may be exchanged. Parameters keep their indices, but one without effect goes, so
 /// parameterCount() may be smaller than before. Linear in the tokens, not recursive, thread-safe.
 Expression simplify(const Expression& expression, Math math = Math::kFast, Precision precision = Precision::kF64);
-
-/// Operators by enumerator.
-using OperatorSet = std::bitset<kOpCount>;
-
-/// simplify() for expressions that may have certain operators only. Immutable; copies share what it has; thread-safe.
-class Simplifier {
- public:
-  /// Rules that write another operator than those of `operators` and of their own pattern are not applied.
-  Simplifier(Math math, Precision precision, const OperatorSet& operators);
-  Expression operator()(const Expression& expression) const;
-
- private:
-  struct Rules;
-  std::shared_ptr<const Rules> rules_;
-};
 
 }  // namespace srjit

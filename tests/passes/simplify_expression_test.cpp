@@ -106,31 +106,6 @@ TEST(SimplifyExpression, WhatIsRedundantGoes) {
   EXPECT_EQ(simplified("x0 / 3", Math::kFast), "x0 / 3");
 }
 
-TEST(SimplifyExpression, OperatorsThatAreNotNamedAreNotWritten) {
-  OperatorSet operators;
-  for (const Op op : {Op::kAdd, Op::kMul, Op::kDiv, Op::kPow, Op::kSqrt, Op::kExp, Op::kSquare}) {
-    operators.set(static_cast<std::size_t>(op));
-  }
-  const Simplifier simplifier(Math::kFast, Precision::kF64, operators);
-  ExpressionGenerator expressions = expressionsOfAllOperators(24);
-  for (int i = 0; i < 2000; ++i) {
-    const Expression before = expressions.next(), after = simplifier(before);
-    OperatorSet known = operators;
-    for (const Token& token : before.tokens()) {
-      if (token.kind == Token::Kind::kOp) known.set(static_cast<std::size_t>(token.op));
-    }
-    for (const Token& token : after.tokens()) {
-      ASSERT_TRUE(token.kind != Token::Kind::kOp || known[static_cast<std::size_t>(token.op)])
-          << textOf(before) << " became " << textOf(after);
-    }
-  }
-  const auto text = [&](const char* before) { return print(simplifier(infix(before)), Language::kInfix); };
-  EXPECT_EQ(text("sqrt(square(x0))"), "sqrt(square(x0))") << "abs is not named";
-  EXPECT_EQ(text("3^x0"), "3^x0");
-  EXPECT_EQ(text("x0^1.5"), "x0^1.5");
-  EXPECT_EQ(text("1 / x0"), "1 / x0");
-}
-
 TEST(SimplifyExpression, ConstantsAreRoundedToThePrecision) {
   EXPECT_EQ(simplify(infix("x0 * 0.1")), infix("x0 * 0.1"));
   EXPECT_EQ(simplify(infix("x0 * 0.1"), Math::kFast, Precision::kF32),

@@ -75,6 +75,7 @@ void keep(const SearchState& state, SearchState& kept) {
           .generations = state.generations,
           .candidates = state.candidates,
           .fits = state.fits,
+          .exact_at = state.exact_at,
           .islands = std::move(islands),
           .archives = state.archives,
           .front = state.front};
@@ -107,7 +108,8 @@ class Run {
   Individuals judged(std::span<const Expression> trees, std::size_t link) const;
   void generate(Groups& groups);
   void polishSome();
-  std::optional<SearchEnd> reason() const;
+  std::optional<SearchEnd> reason();
+  bool isEnough();
   SearchEnd dropGeneration(SearchState& complete, const Groups& groups);
 
   const SearchOptions& options_;
@@ -118,6 +120,7 @@ class Run {
   double seconds_before_;
   std::uint64_t candidates_before_, fits_before_;
   Clock::time_point begun_;
+  std::optional<Clock::time_point> exact_since_;  ///< when a formula was enough
 };
 
 /// Every few generations, and at once if the best tree looks exact.
@@ -130,12 +133,24 @@ void Run::polishSome() {
   polishCandidates(all.first(std::min(all.size(), kPolishedAtOnce)), polisher_, state_.front);
 }
 
-std::optional<SearchEnd> Run::reason() const {
-  if (const Formula* best = state_.front.best(); best != nullptr && std::fabs(best->loss) <= setup_.enough) {
-    return SearchEnd::kEnough;
+/// Whether a formula is enough, and a shorter one was looked for as long as SearchOptions::enough says.
+bool Run::isEnough() {
+  const Formula* best = state_.front.best();
+  if (best == nullptr || !(std::fabs(best->loss) <= setup_.enough)) return false;
+  if (!exact_since_) {
+    exact_since_ = Clock::now();
+    if (state_.exact_at == 0) state_.exact_at = state_.generations;
   }
-  if (options_.generations != 0 && state_.generations >= options_.generations) return SearchEnd::kGenerations;
-  return timekeeper_.cause();
+  const std::chrono::duration<double> looked = Clock::now() - *exact_since_;
+  return state_.generations >= state_.exact_at + std::min(state_.exact_at, kMostLook) ||
+         (options_.seconds > 0 && looked.count() > options_.seconds / 10);
+}
+
+std::optional<SearchEnd> Run::reason() {
+  if (isEnough()) return SearchEnd::kEnough;
+  const bool is_last = options_.generations != 0 && state_.generations >= options_.generations;
+  const std::optional<SearchEnd> end = is_last ? SearchEnd::kGenerations : timekeeper_.cause();
+  return end && exact_since_ && *end != SearchEnd::kStopped ? SearchEnd::kEnough : end;
 }
 
 /// The trees with their losses for selection.

@@ -30,6 +30,8 @@ namespace srjit::search {
 
 /// Rows by which islands select, unless another number is given.
 inline constexpr std::size_t kSelectionRowsOnCpu = 1024, kSelectionRowsOnGpu = 16384;
+/// The most generations after a formula that is enough.
+inline constexpr std::uint64_t kMostLook = 20;
 /// Largest SearchOptions::held_out.
 inline constexpr double kMostHeldOut = 0.9;
 
@@ -50,6 +52,7 @@ struct SearchState {
   std::uint64_t generations = 0;  ///< that all islands have bred
   std::uint64_t candidates = 0;   ///< trees whose loss was computed
   std::uint64_t fits = 0;         ///< trees whose constants were fitted
+  std::uint64_t exact_at = 0;     ///< the generation of the first formula that was enough; 0: none yet, or a constant
   std::vector<Island> islands;
   std::vector<std::vector<Archived>> archives;  ///< by frame, complexities ascend
   Front front = Front();
@@ -71,7 +74,8 @@ struct SearchOptions {
   double seconds = 60;
   std::optional<Timekeeper::Clock::time_point> begun = {};  ///< from when `seconds` count; not set: from the call on
   std::uint64_t generations = 0;                            ///< 0: no limit
-  /// Ends the search when a formula leaves no more than this share of the target's variance. Of losses that are no
+  /// Ends the search when a formula leaves no more than this share of the target's variance, and no shorter one was
+  /// found in as many generations more, at most kMostLook of them and a tenth of the time. Of losses that are no
   /// function of the squared errors: lossesOfShares() of screen.h.
   double enough = 1e-18;
   std::uint64_t seed = 1;

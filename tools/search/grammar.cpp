@@ -173,6 +173,17 @@ std::size_t Grammar::complexityOf(std::span<const Token> tokens) const noexcept 
   return sum;
 }
 
+Writing Grammar::writing() const {
+  Writing writing{.operators = writable_,
+                  .costs = {},
+                  .variable_cost = options_.variable_complexity,
+                  .constant_cost = options_.constant_complexity};
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    writing.costs[op] = static_cast<unsigned>(complexityOf(codeOf(static_cast<Op>(op))));
+  }
+  return writing;
+}
+
 Grammar Grammar::within(std::span<const Token> wrapper) const {
   Grammar inner = *this;
   std::vector<std::int32_t> codes;

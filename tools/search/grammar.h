@@ -11,7 +11,7 @@
 
 #include "ir/expression.h"
 #include "ir/ops.h"
-#include "passes/simplify_expression.h"
+#include "passes/shorten/forms.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
@@ -72,6 +72,9 @@ class Grammar {
 
   /// The operators that a formula may have: the named ones and their stand-ins.
   const OperatorSet& writable() const noexcept { return writable_; }
+
+  /// What formulas may be shortened to.
+  Writing writing() const;
 
   /// The grammar of trees that `wrapper` is applied to: postfix tokens that follow a tree and leave one value. Such a
   /// tree is admitted if tree and wrapper are.

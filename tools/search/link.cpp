@@ -34,8 +34,9 @@ constexpr Link kLinks[] = {
     {"log", [](double y) { return std::log(y); }, hasLogarithm, kExponential},
     {"exp", [](double y) { return std::exp(y); }, [](double y) { return std::fabs(y) < 20; }, kLogarithm},
     {"sin", [](double y) { return std::sin(y); }, [](double y) { return std::fabs(y) <= std::numbers::pi / 2; },
-     kArcSine},
-    {"cos", [](double y) { return std::cos(y); }, [](double y) { return y >= 0 && y <= std::numbers::pi; }, kArcCosine},
+     kArcSine, 0.5},
+    {"cos", [](double y) { return std::cos(y); }, [](double y) { return y >= 0 && y <= std::numbers::pi; }, kArcCosine,
+     0.5},
 };
 
 /// The first operator of g^-1 that the grammar cannot write.
@@ -65,6 +66,8 @@ Result<const Link*> findLink(std::string_view name) {
 
 bool admits(const Link& link, std::span<const double> target) {
   if (!std::ranges::all_of(target, link.admits)) return false;
+  const auto [smallest, greatest] = std::ranges::minmax(target);
+  if (!(greatest - smallest >= link.least_move)) return false;
   const std::vector<double> linked = link.targetOf(target);
   const auto [least, most] = std::ranges::minmax(linked);
   return least < most;
@@ -95,7 +98,8 @@ Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, co
     if (!link) return link.error();
     if (std::ranges::find(links, *link) != links.end()) return refusal("link {} occurs twice", name);
     if (!isFree(**link) && !admits(**link, target)) {
-      return refusal("the target has values that link {} is not for", name);
+      return refusal("the target has values that link {} is not for{}", name,
+                     (*link)->least_move > 0 ? fmt::format(", or moves by less than {}", (*link)->least_move) : "");
     }
     if (const std::optional<Op> op = missing(**link, grammar)) {
       return refusal(

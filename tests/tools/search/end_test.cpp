@@ -115,6 +115,37 @@ TEST(SearchLinks, TheLogarithmIsForAllPositiveNumbers) {
   EXPECT_FALSE(has_log(-1, 1));
 }
 
+// The sine of small values is nearly the values, so that any law could be found as an arc sine.
+TEST(SearchLinks, SinesAreForTargetsThatMove) {
+  const Grammar grammar = Grammar::create({.operators = parseOperators("add,mul,asin,acos").value()}, 1).value();
+  const auto has = [&](std::string_view name, double least, double most) {
+    const auto links = linksFor({}, grammar, std::vector<double>{least, most}, true).value();
+    return std::ranges::find(links, name, &Link::name) != links.end();
+  };
+  EXPECT_TRUE(has("sin", -0.2, 0.3));
+  EXPECT_FALSE(has("sin", -0.2, 0.25));
+  EXPECT_TRUE(has("cos", 1, 1.5));
+  EXPECT_FALSE(has("cos", 1, 1.25));
+  const std::vector<std::string> named = {"sin"};
+  EXPECT_THAT(linksFor(named, grammar, std::vector<double>{0, 0.25}, true).error().message,
+              testing::HasSubstr("moves by less than 0.5"));
+}
+
+TEST(SearchEnds, AfterALookForAShorterFormula) {
+  const RowSet rows = rowsOf(2, 300, product);
+  SearchOptions options = smallOptions();
+  options.grammar.operators = {{Op::kMul}, {Op::kAdd}};
+  const SearchResult result = search(rows.view(), options).value();
+  const SearchState& state = result.state;
+  EXPECT_EQ(result.end, SearchEnd::kEnough);
+  EXPECT_GT(state.exact_at, 0u);
+  EXPECT_EQ(state.generations, state.exact_at + std::min(state.exact_at, kMostLook));
+  // One that goes on from there has looked.
+  const SearchResult again = search(rows.view(), options, state).value();
+  EXPECT_EQ(again.end, SearchEnd::kEnough);
+  EXPECT_EQ(again.state.generations, state.generations);
+}
+
 double signedSquare(const std::vector<double>& row) { return row[0] * row[0]; }
 double cubic(const std::vector<double>& row) { return std::pow(row[0] + 1.5, 3) - 2 * row[0]; }
 double inverseCube(const std::vector<double>& row) { return std::pow(row[0], -3) * row[1]; }

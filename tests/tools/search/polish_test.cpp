@@ -16,6 +16,7 @@
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "ir/text.h"
+#include "passes/simplify_expression.h"
 #include "tools/search/evolution.h"
 #include "tools/search/screen.h"
 
@@ -130,6 +131,28 @@ TEST(Polish, DropsWhatDoesNothing) {
     EXPECT_EQ(found.complexity, 5u) << text << " became " << print(found.expression, Language::kInfix);
     EXPECT_LT(found.loss, 1e-30) << text << " became " << print(found.expression, Language::kInfix);
   }
+}
+
+/// The shortest of loss 0, or of rounding, that a law's rows make of another writing of it.
+std::string roundedText(const char* law, const char* text) {
+  const RowSet rows = rowsOfLaw(infix(law));
+  return print(Judge(rows).rounded(infix(text)).expression, Language::kInfix);
+}
+
+TEST(Polish, FormulasAreAsPeopleWriteThem) {
+  const struct {
+    const char *law, *text, *expected;
+  } cases[] = {
+      {"12.104 * x0 * x1", "13.6 * (x1 * (x0 * 0.89))", "12.104 * x0 * x1"},
+      {"1.05 * sin(x0) + x1", "1.05 * (sin(x0) + 0.95 * x1)", "x1 + 1.05 * sin(x0)"},
+      {"2.5 * (sin(x0) + x1)", "2.5 * sin(x0) + 2.4 * x1", "2.5 * (x1 + sin(x0))"},
+      {"x1 + 1.36 * sin(x0)", "x1 - -1.36 * sin(x0)", "x1 + 1.36 * sin(x0)"},
+      {"2 * x0 / x1", "exp(0.7 - log(x1 / x0))", "2 * x0 / x1"},
+      {"1.23 - 0.0257 * log(x0)", "1.2300000000000002 + -0.025699999999999966 * log(x0)", "1.23 - 0.0257 * log(x0)"},
+      {"x0", "square(x0) / x0", "x0"},
+      {"x0 / (x1 * (x0 + x1))", "x0 / x1 / (x0 + x1)", "x0 / (x1 * (x0 + x1))"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(roundedText(c.law, c.text), c.expected) << c.text;
 }
 
 SearchOptions shortOptions(std::uint64_t generations) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 
+#include "passes/simplify_expression.h"
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
@@ -13,6 +14,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
@@ -23,18 +25,25 @@ constexpr double kHarm = 0.01;        // the share of a loss by which a rounded 
 constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
 constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
 
-/// The expression without its abs: the same where the operands are not negative.
-Expression withoutMagnitudes(const Expression& expression) {
-  std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
-  std::erase(tokens, Token::operation(Op::kAbs));
-  return Expression::create(std::move(tokens)).value();
+std::vector<Range> rangesOf(const DataView& data) {
+  std::vector<Range> ranges;
+  for (const ColumnView& column : data.columns) {
+    Range range{HUGE_VAL, -HUGE_VAL};
+    for (std::size_t row = 0; row < column.size; ++row) {
+      const double value = column.type == Precision::kF32 ? double{static_cast<const float*>(column.data)[row]}
+                                                          : static_cast<const double*>(column.data)[row];
+      range = {std::min(range.least, value), std::max(range.most, value)};
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
 }
 
 }  // namespace
 
 /// The formulas that a variant may be written as, all of them admitted, each once.
 struct Polisher::Forms {
-  std::vector<Formula> simple;  ///< equal in real arithmetic, at least where no operand of abs is negative
+  std::vector<Formula> simple;  ///< the shortest, equal in real arithmetic over the ranges of the columns
   std::vector<Formula> exact;   ///< with the bits of the variant
 
   bool has(const Expression& expression) const {
@@ -46,10 +55,7 @@ struct Polisher::Forms {
 };
 
 Polisher::Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules)
-    : engine_(engine),
-      frames_(frames.begin(), frames.end()),
-      rules_(rules),
-      simplifier_(Math::kFast, Precision::kF64, rules.grammar.writable()) {}
+    : engine_(engine), frames_(frames.begin(), frames.end()), rules_(rules), writing_(rules.grammar.writing()) {}
 
 Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::span<const Frame> frames,
                           const PolishRules& rules) {
@@ -58,6 +64,7 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
+  polisher.ranges_ = rangesOf(data.searched);
   polisher.near_ = std::make_shared<const Neighbourhood>(data.searched);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   polisher.rows_ = static_cast<double>(countRows(data.searched));
@@ -145,7 +152,6 @@ std::vector<Variant> Polisher::scaledVariantsOf(std::span<const Written> written
       variants.push_back(std::move(scaled));
       if (!rules_.grammar.has(Op::kAdd)) continue;
       offset.undo(*link);
-      if (std::optional<Variant> completed = offset.completed()) variants.push_back(*std::move(completed));
       variants.push_back(std::move(offset));
     }
   }
@@ -176,20 +182,26 @@ void Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   }
 }
 
+/// The variant with its values.
+Expression Polisher::closed(const Variant& variant) const {
+  return withParameters(Expression::create(variant.tree).value(), variant.values).value();
+}
+
 /// The variant with its values; without losses.
 Polisher::Forms Polisher::formsOf(const Variant& variant) const {
-  const Expression closed = withParameters(Expression::create(variant.tree).value(), variant.values).value();
-  const Expression simple = simplify(closed);
+  const Expression whole = closed(variant);
   Forms forms;
   const auto add = [&](std::vector<Formula>& to, const Expression& form) {
     if (!rules_.grammar.admits(form.tokens()) || forms.has(form)) return;
     to.push_back({.expression = form, .complexity = rules_.grammar.complexityOf(form.tokens())});
   };
-  add(forms.simple, simple);
-  add(forms.simple, simplifier_(withoutMagnitudes(simple)));
-  add(forms.simple, simplifier_(closed));
-  add(forms.exact, simplify(closed, Math::kStrict));
-  add(forms.exact, closed);
+  for (const Expression& form : shorten(whole, ranges_, writing_)) add(forms.simple, form);
+  // Rules of other functions, such as tan(x) for sin(x) / cos(x).
+  for (const Expression& form : shorten(simplify(whole), ranges_, writing_)) add(forms.simple, form);
+  std::ranges::stable_sort(forms.simple, {}, &Formula::complexity);
+  if (forms.simple.size() > kMostSimple) forms.simple.erase(forms.simple.begin() + kMostSimple, forms.simple.end());
+  add(forms.exact, simplify(whole, Math::kStrict));
+  add(forms.exact, whole);
   return forms;
 }
 
@@ -264,9 +276,10 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
-  const Forms forms = formsOf(variant);
-  for (const std::vector<Formula>* formulas : {&forms.simple, &forms.exact}) {
-    for (const Formula& formula : *formulas) complexity = std::min(complexity, formula.complexity);
+  const Expression whole = closed(variant);
+  for (const Expression& form : {whole, shortest(whole, ranges_, writing_)}) {
+    if (!rules_.grammar.admits(form.tokens())) continue;
+    complexity = std::min(complexity, rules_.grammar.complexityOf(form.tokens()));
   }
   int digits = 0;
   for (const Token& token : variant.tree) {
@@ -310,7 +323,7 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
   return numbers;
 }
 
-std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) {
+std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) const {
   std::vector<Variant> rounder;
   if (structure == Structure::kFree) rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
@@ -338,6 +351,17 @@ std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& v
     for (const double number : tried) {
       one[only] = number;
       round(one);
+    }
+  }
+  if (structure == Structure::kKept) return rounder;
+  // In other forms other constants may be 1: 1.05 * (u + 0.95 * v) is 1.05 * u + v.
+  for (const Expression& form : shorten(closed(variant), ranges_, writing_)) {
+    const Variant other = Variant::of(form.tokens(), Exponents::kWholeKept);
+    if (other.values.size() > count) continue;  // each trial has fewer parameters, or fewer tokens
+    for (std::size_t only = 0; only < other.values.size(); ++only) {
+      std::vector<std::optional<double>> one(other.values.size());
+      one[only] = 1;
+      rounder.push_back(*other.rounded(one));
     }
   }
   return rounder;
@@ -408,29 +432,23 @@ Front Polisher::roundAs(Structure structure, const Front& front) const {
   return rounded;
 }
 
-/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
-Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const {
-  struct Formed {
-    Variant variant;
-    double least;     ///< the loss of the best variant that was seen
-    double rounding;  ///< the loss that is rounding
-    bool is_done = false;
-  };
-  std::vector<Variant> variants;
-  for (const Formula& formula : front.formulas()) {
-    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
-  }
-  fit(variants, kFitPasses);
-  const std::vector<double> rounding = roundingOf(variants, front.floor());
-  const auto isExact = [&](const Variant& variant) { return variant.loss <= std::max(front.floor(), rounding_); };
-  std::vector<Formed> formed;
-  for (std::size_t v = 0; v < variants.size(); ++v) formed.push_back({variants[v], variants[v].loss, rounding[v]});
+/// A variant while it is rounded.
+struct Polisher::Formed {
+  Variant variant;
+  double least;     ///< the loss of the best variant that was seen
+  double rounding;  ///< the loss that is rounding
+  std::pair<std::size_t, int> cost;
+  bool is_done = false;
+};
+
+/// Rounds variants until no trial is simpler and as good. Those of a loss up to `exact` are exact.
+void Polisher::roundVariants(Structure structure, std::vector<Formed>& formed, double exact) const {
   while (true) {
     std::vector<Variant> trials;
     std::vector<std::size_t> owners;
     for (std::size_t i = 0; i < formed.size(); ++i) {
       if (formed[i].is_done) continue;
-      for (Variant& trial : rounderThan(structure, formed[i].variant, isExact(formed[i].variant))) {
+      for (Variant& trial : rounderThan(structure, formed[i].variant, formed[i].variant.loss <= exact)) {
         trials.push_back(std::move(trial));
         owners.push_back(i);
       }
@@ -446,10 +464,30 @@ Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<d
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
-      if (owner.is_done || costOf(trials[t]) < costOf(owner.variant)) owner.variant = trials[t];
+      const std::pair<std::size_t, int> cost = costOf(trials[t]);
+      if (owner.is_done || cost < owner.cost) {
+        owner.variant = trials[t];
+        owner.cost = cost;
+      }
       owner.is_done = false;
     }
   }
+}
+
+/// Rounds once. `constants` become the magnitudes of all constants as they were rounded.
+Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const {
+  std::vector<Variant> variants;
+  for (const Formula& formula : front.formulas()) {
+    variants.push_back(Variant::of(formula.expression.tokens(), Exponents::kWholeKept));
+  }
+  fit(variants, kFitPasses);
+  const std::vector<double> rounding = roundingOf(variants, front.floor());
+  const double exact = std::max(front.floor(), rounding_);
+  std::vector<Formed> formed;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    formed.push_back({variants[v], variants[v].loss, rounding[v], costOf(variants[v])});
+  }
+  roundVariants(structure, formed, exact);
   std::vector<Variant> results;
   for (Formed& one : formed) results.push_back(std::move(one.variant));
   for (const Variant& result : results) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/simplify_expression.h"
+#include "passes/shorten/forms.h"
 #include "runtime/engine.h"
 #include "tools/search/formulas/front.h"
 #include "tools/search/formulas/neighbourhood.h"
@@ -78,6 +78,7 @@ class Polisher {
 
  private:
   struct Forms;
+  struct Formed;
   struct Written;
 
   Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules);
@@ -89,11 +90,13 @@ class Polisher {
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
   enum class Structure : std::uint8_t { kFree, kKept };
   Front roundAs(Structure structure, const Front& front) const;
+  void roundVariants(Structure structure, std::vector<Formed>& formed, double exact) const;
   Front roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
   static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
-  static std::vector<Variant> rounderThan(Structure structure, const Variant& variant, bool is_exact);
+  std::vector<Variant> rounderThan(Structure structure, const Variant& variant, bool is_exact) const;
+  Expression closed(const Variant& variant) const;
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
   void weigh(std::span<Formula> formulas, double floor) const;
@@ -103,7 +106,8 @@ class Polisher {
   Engine engine_;
   std::vector<Frame> frames_;
   PolishRules rules_;
-  Simplifier simplifier_;  ///< by rules that write what the grammar admits
+  Writing writing_;            ///< of the grammar
+  std::vector<Range> ranges_;  ///< of the columns, over all rows searched
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
   std::shared_ptr<const Neighbourhood> near_;  ///< of these rows

@@ -7,18 +7,6 @@
 namespace srjit::search {
 namespace {
 
-/// Of a sum or difference of `term` and a parameter: the parameter.
-std::optional<std::uint32_t> shiftOf(std::span<const Token> sum, std::span<const Token> term) {
-  const bool is_sum = sum.back() == Token::operation(Op::kAdd) || sum.back() == Token::operation(Op::kSub);
-  if (!is_sum || sum.size() != term.size() + 2) return {};
-  for (const std::size_t place : {std::size_t{0}, term.size()}) {
-    const Token& parameter = sum[place];
-    if (parameter.kind != Token::Kind::kParameter) continue;
-    if (std::ranges::equal(sum.subspan(place == 0 ? 1 : 0, term.size()), term)) return parameter.index;
-  }
-  return {};
-}
-
 /// `variant` without the tokens from `begin` to `first` and from `last` to `end`.
 Variant without(const Variant& variant, std::size_t begin, std::size_t first, std::size_t last, std::size_t end) {
   Variant result;
@@ -73,30 +61,6 @@ std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> n
     if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
   }
   return result;
-}
-
-std::optional<Variant> Variant::completed() const {
-  const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
-  const std::vector<std::uint32_t> begins = subtreeStarts(tree);
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    if (tree[i] != Token::operation(Op::kMul)) continue;
-    const std::size_t right = begins[i - 1], left = begins[i];
-    const std::span<const Token> a = std::span(tree).subspan(left, right - left);
-    const std::span<const Token> b = std::span(tree).subspan(right, i - right);
-    for (const auto& [factor, sum] : {std::pair(a, b), std::pair(b, a)}) {
-      const std::optional<std::uint32_t> shift = shiftOf(sum, factor);
-      if (!shift) continue;
-      Variant result;
-      result.tree.assign(tree.begin(), at(left));
-      result.tree.insert(result.tree.end(), sum.begin(), sum.end());
-      result.tree.push_back(Token::operation(Op::kSquare));
-      result.tree.insert(result.tree.end(), at(i + 1), tree.end());
-      result.values = values;
-      result.values[*shift] /= 2;
-      return result;
-    }
-  }
-  return {};
 }
 
 std::vector<Variant> Variant::shortened() const {

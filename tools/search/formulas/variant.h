@@ -29,10 +29,6 @@ struct Variant {
   /// The same with numbers for some parameters: by parameter a number, or none. None if all parameters stay.
   std::optional<Variant> rounded(std::span<const std::optional<double>> numbers) const;
 
-  /// S * (S + p) as square(S + p / 2), which is the same but for a constant and has no large products that cancel. None
-  /// if there is no such product.
-  std::optional<Variant> completed() const;
-
   /// The variants in which one of its operands takes the place of an operator.
   std::vector<Variant> shortened() const;
 };

@@ -15,7 +15,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::string_view kFormat = "sr-jit search 5";
+constexpr std::string_view kFormat = "sr-jit search 6";
 
 Json jsonOf(const Expression& tree, std::size_t complexity, double loss) {
   return {{"tree", print(tree, Language::kPostfix)}, {"complexity", complexity}, {"loss", loss}};
@@ -135,6 +135,7 @@ SearchState stateFrom(const Json& json) {
   state.generations = Member(json, "generations").count();
   state.candidates = Member(json, "candidates").count();
   state.fits = Member(json, "fits").count();
+  state.exact_at = Member(json, "exact_at").count();
   for (const Json& island : Member(json, "islands").list()) state.islands.push_back(islandFrom(island));
   for (const Json& archive : Member(json, "archives").list()) {
     state.archives.emplace_back();
@@ -165,6 +166,7 @@ std::string checkpointText(const SearchState& state) {
                {"generations", state.generations},
                {"candidates", state.candidates},
                {"fits", state.fits},
+               {"exact_at", state.exact_at},
                {"below_floor", -state.front.floor()},
                {"front", Json::array()},
                {"archives", Json::array()},
