@@ -35,7 +35,7 @@ double commonMagnitude(std::span<const Value> addends) {
 
 }  // namespace
 
-NormalForms::NormalForms(std::span<const Range> ranges, bool expands) : ranges_(ranges), expands_(expands) {
+NormalForms::NormalForms(std::span<const ValueRange> ranges, bool expands) : ranges_(ranges), expands_(expands) {
   terms_.push_back({});
 }
 
@@ -212,25 +212,25 @@ Value NormalForms::normalSum(std::vector<Value> addends) {
   return checked(lead, intern(std::move(term)));
 }
 
-Range NormalForms::rangeOf(const Value& value) const noexcept {
+ValueRange NormalForms::rangeOf(const Value& value) const noexcept {
   return productOf({value.factor, value.factor}, terms_[value.term].range);
 }
 
-Range NormalForms::rangeOf(const Term& term) const noexcept {
+ValueRange NormalForms::rangeOf(const Term& term) const noexcept {
   switch (term.kind) {
     case Term::Kind::kVariable:
       return term.index < ranges_.size() ? ranges_[term.index] : kEverything;
     case Term::Kind::kFunction:
       return valuesOf(term.op, rangeOf(term.values[0]));
     case Term::Kind::kProduct: {
-      Range range{1, 1};
+      ValueRange range{1, 1};
       for (const Power& power : term.powers) {
         range = productOf(range, powerOf(terms_[power.base].range, power.exponent));
       }
       return range;
     }
     case Term::Kind::kSum: {
-      Range range{0, 0};
+      ValueRange range{0, 0};
       for (const Value& addend : term.values) range = sumOf(range, rangeOf(addend));
       return range;
     }
@@ -252,8 +252,8 @@ Value NormalForms::function(Op op, std::vector<Value> operands) {
     Value& operand = operands[0];
     const Term& term = terms_[operand.term];
     if (term.kind == Term::Kind::kFunction && operand.factor == 1) {
-      const std::optional<Range> domain = domainOfInverse(op, term.op);
-      const Range range = domain ? rangeOf(term.values[0]) : Range{};
+      const std::optional<ValueRange> domain = domainOfInverse(op, term.op);
+      const ValueRange range = domain ? rangeOf(term.values[0]) : ValueRange{};
       if (domain && range.least >= domain->least && range.most <= domain->most) return term.values[0];
     }
     if (parityOf(op) != Parity::kNeither && operand.factor < 0) {

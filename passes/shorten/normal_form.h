@@ -22,7 +22,7 @@
 namespace srjit {
 
 /// All values from least to most; either may be infinite.
-struct Range {
+struct ValueRange {
   double least, most;
 };
 
@@ -48,7 +48,7 @@ struct Term {
   std::uint32_t index = 0;         ///< kVariable
   std::vector<Value> values = {};  ///< kFunction: the operands; kSum: the addends
   std::vector<Power> powers = {};  ///< kProduct
-  Range range{1, 1};               ///< that of its values, by interval arithmetic
+  ValueRange range{1, 1};          ///< that of its values, by interval arithmetic
 };
 
 /// How a function treats the sign of its operand.
@@ -62,7 +62,7 @@ class NormalForms {
 
   /// `ranges`: of variables, by index; must outlive this. `expands`: whether products of sums are multiplied out where
   /// they are added to something, up to kMostAddends.
-  NormalForms(std::span<const Range> ranges, bool expands);
+  NormalForms(std::span<const ValueRange> ranges, bool expands);
 
   /// The value of an expression without parameters.
   Value read(const Expression& expression);
@@ -93,7 +93,7 @@ class NormalForms {
   std::vector<Value> gathered(std::vector<Value> addends);
   /// The sum of gathered addends.
   Value normalSum(std::vector<Value> addends);
-  Range rangeOf(const Value& value) const noexcept;
+  ValueRange rangeOf(const Value& value) const noexcept;
   /// Below 0, 0 or above, as `a` is written before, is, or is written after `b`.
   int compare(TermId a, TermId b) const noexcept;
 
@@ -109,9 +109,9 @@ class NormalForms {
   Value negatedBase(const Value& base);
   std::vector<Power> merged(std::span<const Power> powers) const;
   bool isNonNegative(TermId term) const noexcept { return terms_[term].range.least >= 0; }
-  Range rangeOf(const Term& term) const noexcept;
+  ValueRange rangeOf(const Term& term) const noexcept;
 
-  std::span<const Range> ranges_;
+  std::span<const ValueRange> ranges_;
   bool expands_, has_failed_ = false, has_expanded_ = false;
   std::deque<Term> terms_;  ///< references stay valid
 };

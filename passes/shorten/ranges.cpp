@@ -12,9 +12,9 @@ constexpr double kHalfPi = std::numbers::pi / 2;
 struct FunctionFacts {
   Op op;
   Parity parity;
-  Range values;
+  ValueRange values;
   Op inner;
-  Range domain;
+  ValueRange domain;
 };
 constexpr FunctionFacts kFunctionFacts[] = {
 #define SRJIT_FUNCTION(op, parity, least, most, inner, inner_least, inner_most) \
@@ -23,32 +23,32 @@ constexpr FunctionFacts kFunctionFacts[] = {
 #undef SRJIT_FUNCTION
 };
 
-const FunctionFacts* factsOf(Op op) noexcept {
+const FunctionFacts* functionFactsOf(Op op) noexcept {
   const auto found = std::ranges::find(kFunctionFacts, op, &FunctionFacts::op);
   return found == std::end(kFunctionFacts) ? nullptr : &*found;
 }
 
 /// The smallest range with these numbers; everything if one is NaN.
 template <class... Numbers>
-Range around(Numbers... numbers) noexcept {
+ValueRange around(Numbers... numbers) noexcept {
   if ((std::isnan(numbers) || ...)) return kEverything;
   return {std::min({numbers...}), std::max({numbers...})};
 }
 
 }  // namespace
 
-Range sumOf(const Range& a, const Range& b) noexcept {
+ValueRange sumOf(const ValueRange& a, const ValueRange& b) noexcept {
   const double least = a.least + b.least, most = a.most + b.most;
-  return std::isnan(least) || std::isnan(most) ? kEverything : Range{least, most};
+  return std::isnan(least) || std::isnan(most) ? kEverything : ValueRange{least, most};
 }
 
-Range productOf(const Range& a, const Range& b) noexcept {
+ValueRange productOf(const ValueRange& a, const ValueRange& b) noexcept {
   const auto times = [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; };
   return around(times(a.least, b.least), times(a.least, b.most), times(a.most, b.least), times(a.most, b.most));
 }
 
-Range powerOf(const Range& base, double exponent) noexcept {
-  Range from = base;
+ValueRange powerOf(const ValueRange& base, double exponent) noexcept {
+  ValueRange from = base;
   if (!isWhole(exponent)) {
     from = {std::max(base.least, 0.0), std::max(base.most, 0.0)};
   } else if (isEven(exponent)) {
@@ -63,7 +63,7 @@ Range powerOf(const Range& base, double exponent) noexcept {
   return around(std::pow(from.least, exponent), std::pow(from.most, exponent));
 }
 
-Range valuesOf(Op op, const Range& operand) noexcept {
+ValueRange valuesOf(Op op, const ValueRange& operand) noexcept {
   switch (op) {
     case Op::kExp:
       return {std::exp(operand.least), std::exp(operand.most)};
@@ -74,18 +74,18 @@ Range valuesOf(Op op, const Range& operand) noexcept {
     default:
       break;
   }
-  const FunctionFacts* facts = factsOf(op);
+  const FunctionFacts* facts = functionFactsOf(op);
   return facts == nullptr ? kEverything : facts->values;
 }
 
-std::optional<Range> domainOfInverse(Op outer, Op inner) noexcept {
-  const FunctionFacts* facts = factsOf(outer);
+std::optional<ValueRange> domainOfInverse(Op outer, Op inner) noexcept {
+  const FunctionFacts* facts = functionFactsOf(outer);
   if (facts == nullptr || facts->inner != inner || outer == inner) return {};
   return facts->domain;
 }
 
 Parity parityOf(Op op) noexcept {
-  const FunctionFacts* facts = factsOf(op);
+  const FunctionFacts* facts = functionFactsOf(op);
   return facts == nullptr ? Parity::kNeither : facts->parity;
 }
 

@@ -9,19 +9,19 @@
 
 namespace srjit {
 
-inline constexpr Range kEverything{-HUGE_VAL, HUGE_VAL};
+inline constexpr ValueRange kEverything{-HUGE_VAL, HUGE_VAL};
 
 inline bool isWhole(double x) noexcept { return std::rint(x) == x; }
 inline bool isEven(double x) noexcept { return isWhole(x / 2); }
 inline bool isOdd(double x) noexcept { return isWhole(x) && !isEven(x); }
 
-Range sumOf(const Range& a, const Range& b) noexcept;
-Range productOf(const Range& a, const Range& b) noexcept;
-Range powerOf(const Range& base, double exponent) noexcept;
+ValueRange sumOf(const ValueRange& a, const ValueRange& b) noexcept;
+ValueRange productOf(const ValueRange& a, const ValueRange& b) noexcept;
+ValueRange powerOf(const ValueRange& base, double exponent) noexcept;
 /// The values of a function over operands that are, the first one, in `operand`.
-Range valuesOf(Op op, const Range& operand) noexcept;
+ValueRange valuesOf(Op op, const ValueRange& operand) noexcept;
 
 /// Where outer(inner(u)) = u; none if nowhere.
-std::optional<Range> domainOfInverse(Op outer, Op inner) noexcept;
+std::optional<ValueRange> domainOfInverse(Op outer, Op inner) noexcept;
 
 }  // namespace srjit

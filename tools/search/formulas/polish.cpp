@@ -25,10 +25,10 @@ constexpr double kHarm = 0.01;        // the share of a loss by which a rounded 
 constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
 constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
 
-std::vector<Range> rangesOf(const DataView& data) {
-  std::vector<Range> ranges;
+std::vector<ValueRange> rangesOf(const DataView& data) {
+  std::vector<ValueRange> ranges;
   for (const ColumnView& column : data.columns) {
-    Range range{HUGE_VAL, -HUGE_VAL};
+    ValueRange range{HUGE_VAL, -HUGE_VAL};
     for (std::size_t row = 0; row < column.size; ++row) {
       const double value = column.type == Precision::kF32 ? double{static_cast<const float*>(column.data)[row]}
                                                           : static_cast<const double*>(column.data)[row];
