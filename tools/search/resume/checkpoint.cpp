@@ -159,18 +159,10 @@ SearchState stateFrom(const Json& json) {
 }  // namespace
 
 std::string checkpointText(const SearchState& state) {
-  Json json = {{"format", kFormat},
-               {"fingerprint", state.fingerprint},
-               {"rows", state.rows},
-               {"seconds", state.seconds},
-               {"generations", state.generations},
-               {"candidates", state.candidates},
-               {"fits", state.fits},
-               {"exact_at", state.exact_at},
-               {"below_floor", -state.front.floor()},
-               {"front", Json::array()},
-               {"archives", Json::array()},
-               {"islands", Json::array()}};
+  Json json = {{"format", kFormat},        {"fingerprint", state.fingerprint}, {"rows", state.rows},
+               {"seconds", state.seconds}, {"generations", state.generations}, {"candidates", state.candidates},
+               {"fits", state.fits},       {"exact_at", state.exact_at},       {"below_floor", -state.front.floor()},
+               {"front", Json::array()},   {"archives", Json::array()},        {"islands", Json::array()}};
   for (const Formula& formula : state.front.formulas()) json["front"].push_back(jsonOf(formula));
   for (const std::vector<Archived>& archive : state.archives) {
     Json& entries = json["archives"].emplace_back(Json::array());
