@@ -51,7 +51,7 @@ Value NormalForms::product(double factor, std::vector<Power> powers) {
   powers = merged(powers);
   const auto takeAll = [&](const auto& isTaken) {
     const auto rest = std::ranges::stable_partition(powers, [&](const Power& power) { return !isTaken(power); });
-    const std::vector<Power> taken(rest.begin(), rest.end());
+    std::vector<Power> taken(rest.begin(), rest.end());
     powers.erase(rest.begin(), rest.end());
     return taken;
   };

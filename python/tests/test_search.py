@@ -289,10 +289,10 @@ def test_bad_devices_and_checkpoints(planets, tmp_path):
 
 def test_a_search_goes_on_from_its_checkpoint(noisy, tmp_path):
     path = tmp_path / "search"
-    whole = small(generations=6).fit(*noisy)
+    whole = small(generations=30).fit(*noisy)
     first = small(generations=3, checkpoint=path).fit(*noisy)
-    second = small(generations=6, checkpoint=str(path)).fit(*noisy)
-    assert (first.n_iter_, second.n_iter_) == (3, 6)
+    second = small(generations=30, checkpoint=str(path)).fit(*noisy)
+    assert (first.n_iter_, second.n_iter_) == (3, 30)
     assert second.candidates_ == whole.candidates_ and second.seconds_ > first.seconds_
     with pytest.raises(ValueError, match=f"{path}: .*other data or options; give another file, or a folder"):
         small(checkpoint=path, max_complexity=20).fit(*noisy)
