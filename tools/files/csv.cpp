@@ -112,9 +112,9 @@ struct Builder {
     std::string changed;
     if (form.decimal != '.') {
       changed = text;
-      // A point is no digit where the decimal is another character.
-      std::ranges::replace(changed, '.', '?');
       std::ranges::replace(changed, form.decimal, '.');
+      // A point is none where the decimal is another character.
+      if (text.find('.') != std::string_view::npos) changed = "?";
     }
     const Result<double> value = parseNumber(form.decimal == '.' ? text : changed);
     if (value) {

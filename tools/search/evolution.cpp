@@ -135,15 +135,19 @@ void Run::polishSome() {
 
 /// Whether a formula is enough, and a shorter one was looked for as long as SearchOptions::enough says.
 bool Run::isEnough() {
-  const Formula* best = state_.front.best();
-  if (best == nullptr || !(std::fabs(best->loss) <= setup_.enough)) return false;
+  // Formulas with as many constants as rows are no evidence.
+  const auto isExact = [&](const Formula& formula) {
+    const bool interpolates = std::isinf(formula.evidence) && formula.expression.variableCount() > 0;
+    return std::fabs(formula.loss) <= setup_.enough && !interpolates;
+  };
+  if (std::ranges::none_of(state_.front.formulas(), isExact)) return false;
   if (!exact_since_) {
     exact_since_ = Clock::now();
     if (state_.exact_at == 0) state_.exact_at = state_.generations;
   }
   const std::chrono::duration<double> looked = Clock::now() - *exact_since_;
   return state_.generations >= state_.exact_at + std::min(state_.exact_at, kMostLook) ||
-         (options_.seconds > 0 && looked.count() > options_.seconds / 10);
+         (options_.generations == 0 && options_.seconds > 0 && looked.count() > options_.seconds / 10);
 }
 
 std::optional<SearchEnd> Run::reason() {
@@ -219,7 +223,8 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
   takeTime();
   if (options_.checkpoint) timekeeper_.onCaller([&] { options_.checkpoint(state_, true); });
   if (state_.generations == 0) state_.archives = std::move(first_trees);
-  return timekeeper_.cause().value_or(SearchEnd::kStopped);
+  const SearchEnd cause = timekeeper_.cause().value_or(SearchEnd::kStopped);
+  return exact_since_ && cause != SearchEnd::kStopped ? SearchEnd::kEnough : cause;
 }
 
 SearchEnd Run::run() {

@@ -47,8 +47,8 @@ class Library {
     const auto columns = static_cast<std::uint32_t>(grammar.variables());
     // Fewer of each kind the more columns there are, so that the number of terms stays.
     const std::uint32_t most_power = columns == 1 ? 10 : columns == 2 ? 6 : columns <= 4 ? 4 : columns <= 12 ? 2 : 1;
-    for (std::uint32_t x = 0; x < columns; ++x) addPowers(x, most_power);
     for (const Expression& part : parts) add({{part.tokens().begin(), part.tokens().end()}});
+    for (std::uint32_t x = 0; x < columns; ++x) addPowers(x, most_power);
     if (!parts.empty()) return;
     if (columns <= 12) addProducts(columns, most_power);
     for (const Op op : grammar.operatorsOf(1)) {
@@ -390,7 +390,8 @@ class Sums {
       }
     };
     Set set;
-    const Set all = forward(columns, kMostInSum);
+    // With as many terms as rows any target is met.
+    const Set all = forward(columns, std::min(kMostInSum, (std::max<std::size_t>(rows_.size(), 4) - 2) / 2));
     for (const std::size_t term : all) {
       set.push_back(term);
       add(set);

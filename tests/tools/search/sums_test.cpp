@@ -133,6 +133,14 @@ TEST(SparseSums, NeedSumsAndProducts) {
   }
 }
 
+// As many terms as rows meet any target, which is no law.
+TEST(SparseSums, DoNotEndTheSearchOfASmallTable) {
+  const RowSet rows = rowsOf(1, 9, [](const auto& x) { return 2 * x[0]; }, 0.3);
+  SearchOptions options = smallOptions();
+  options.generations = 4;
+  EXPECT_EQ(search(rows.view(), options)->end, SearchEnd::kGenerations);
+}
+
 TEST(SparseSums, GiveASearchItsPolynomialAtOnce) {
   const RowSet rows = rowsOf(1, 300, [](const auto& x) { return horner(x[0], 7); }, 0, -1, 1);
   SearchOptions options = smallOptions();
