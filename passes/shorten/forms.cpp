@@ -20,8 +20,8 @@ std::size_t costOf(const Expression& expression, const Writing& writing) {
 
 /// Writings of `expression` in all tastes, also multiplied out if that is possible, or in one; none if it cannot be
 /// read.
-std::vector<Written> writingsOf(const Expression& expression, std::span<const ValueRange> ranges,
-                                const Writing& writing, bool has_one) {
+std::vector<Written> writingsOf(const Expression& expression, std::span<const Interval> ranges, const Writing& writing,
+                                bool has_one) {
   std::vector<Written> written;
   if (expression.size() > kMostShortened) return {};
   Writing allowed = writing;
@@ -50,7 +50,7 @@ Writing Writing::withAll() {
   return writing;
 }
 
-std::vector<Expression> shorten(const Expression& expression, std::span<const ValueRange> ranges,
+std::vector<Expression> shorten(const Expression& expression, std::span<const Interval> ranges,
                                 const Writing& writing) {
   std::vector<Written> written = writingsOf(expression, ranges, writing, false);
   std::ranges::stable_sort(written, [](const Written& a, const Written& b) {
@@ -67,7 +67,7 @@ std::vector<Expression> shorten(const Expression& expression, std::span<const Va
   return forms;
 }
 
-Expression shortest(const Expression& expression, std::span<const ValueRange> ranges, const Writing& writing) {
+Expression shortest(const Expression& expression, std::span<const Interval> ranges, const Writing& writing) {
   std::vector<Written> written = writingsOf(expression, ranges, writing, true);
   if (written.empty() || written[0].cost > costOf(expression, writing)) return expression;
   return Expression::create(std::move(written[0].tokens)).value();

@@ -46,10 +46,9 @@ inline constexpr std::size_t kMostShortened = 200;
 /// fit, other numbers of them may be 1. Computed numbers within a few units in the last place of a short decimal become
 /// it. Thread-safe; time and memory are bounded.
 inline constexpr std::size_t kMostForms = 6;
-std::vector<Expression> shorten(const Expression& expression, std::span<const ValueRange> ranges,
-                                const Writing& writing);
+std::vector<Expression> shorten(const Expression& expression, std::span<const Interval> ranges, const Writing& writing);
 
 /// The first of these forms, but for those that need products of sums multiplied out. Several times faster.
-Expression shortest(const Expression& expression, std::span<const ValueRange> ranges, const Writing& writing);
+Expression shortest(const Expression& expression, std::span<const Interval> ranges, const Writing& writing);
 
 }  // namespace srjit

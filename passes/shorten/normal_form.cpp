@@ -35,7 +35,7 @@ double commonMagnitude(std::span<const Value> addends) {
 
 }  // namespace
 
-NormalForms::NormalForms(std::span<const ValueRange> ranges, bool expands) : ranges_(ranges), expands_(expands) {
+NormalForms::NormalForms(std::span<const Interval> ranges, bool expands) : ranges_(ranges), expands_(expands) {
   terms_.push_back({});
 }
 
@@ -212,25 +212,25 @@ Value NormalForms::normalSum(std::vector<Value> addends) {
   return checked(lead, intern(std::move(term)));
 }
 
-ValueRange NormalForms::rangeOf(const Value& value) const noexcept {
+Interval NormalForms::rangeOf(const Value& value) const noexcept {
   return productOf({value.factor, value.factor}, terms_[value.term].range);
 }
 
-ValueRange NormalForms::rangeOf(const Term& term) const noexcept {
+Interval NormalForms::rangeOf(const Term& term) const noexcept {
   switch (term.kind) {
     case Term::Kind::kVariable:
       return term.index < ranges_.size() ? ranges_[term.index] : kEverything;
     case Term::Kind::kFunction:
       return valuesOf(term.op, rangeOf(term.values[0]));
     case Term::Kind::kProduct: {
-      ValueRange range{1, 1};
+      Interval range{1, 1};
       for (const Power& power : term.powers) {
         range = productOf(range, powerOf(terms_[power.base].range, power.exponent));
       }
       return range;
     }
     case Term::Kind::kSum: {
-      ValueRange range{0, 0};
+      Interval range{0, 0};
       for (const Value& addend : term.values) range = sumOf(range, rangeOf(addend));
       return range;
     }
@@ -252,9 +252,9 @@ Value NormalForms::function(Op op, std::vector<Value> operands) {
     Value& operand = operands[0];
     const Term& term = terms_[operand.term];
     if (term.kind == Term::Kind::kFunction && operand.factor == 1) {
-      const std::optional<ValueRange> domain = domainOfInverse(op, term.op);
-      const ValueRange range = domain ? rangeOf(term.values[0]) : ValueRange{};
-      if (domain && range.least >= domain->least && range.most <= domain->most) return term.values[0];
+      const std::optional<Interval> domain = domainOfInverse(op, term.op);
+      const Interval range = domain ? rangeOf(term.values[0]) : Interval{};
+      if (domain && range.low >= domain->low && range.high <= domain->high) return term.values[0];
     }
     if (parityOf(op) != Parity::kNeither && operand.factor < 0) {
       sign = parityOf(op) == Parity::kOdd ? -1 : 1;

@@ -17,14 +17,10 @@
 #include <vector>
 
 #include "ir/expression.h"
+#include "ir/numbers/intervals.h"
 #include "ir/ops.h"
 
 namespace srjit {
-
-/// All values from least to most; either may be infinite.
-struct ValueRange {
-  double least, most;
-};
 
 using TermId = std::uint32_t;
 inline constexpr TermId kOne = 0;
@@ -48,7 +44,7 @@ struct Term {
   std::uint32_t index = 0;         ///< kVariable
   std::vector<Value> values = {};  ///< kFunction: the operands; kSum: the addends
   std::vector<Power> powers = {};  ///< kProduct
-  ValueRange range{1, 1};          ///< that of its values, by interval arithmetic
+  Interval range{1, 1};            ///< that of its values, by interval arithmetic
 };
 
 /// How a function treats the sign of its operand.
@@ -62,7 +58,7 @@ class NormalForms {
 
   /// `ranges`: of variables, by index; must outlive this. `expands`: whether products of sums are multiplied out where
   /// they are added to something, up to kMostAddends.
-  NormalForms(std::span<const ValueRange> ranges, bool expands);
+  NormalForms(std::span<const Interval> ranges, bool expands);
 
   /// The value of an expression without parameters.
   Value read(const Expression& expression);
@@ -93,7 +89,7 @@ class NormalForms {
   std::vector<Value> gathered(std::vector<Value> addends);
   /// The sum of gathered addends.
   Value normalSum(std::vector<Value> addends);
-  ValueRange rangeOf(const Value& value) const noexcept;
+  Interval rangeOf(const Value& value) const noexcept;
   /// Below 0, 0 or above, as `a` is written before, is, or is written after `b`.
   int compare(TermId a, TermId b) const noexcept;
 
@@ -108,10 +104,10 @@ class NormalForms {
   void expand(const Value& value, std::vector<Value>& addends);
   Value negatedBase(const Value& base);
   std::vector<Power> merged(std::span<const Power> powers) const;
-  bool isNonNegative(TermId term) const noexcept { return terms_[term].range.least >= 0; }
-  ValueRange rangeOf(const Term& term) const noexcept;
+  bool isNonNegative(TermId term) const noexcept { return terms_[term].range.low >= 0; }
+  Interval rangeOf(const Term& term) const noexcept;
 
-  std::span<const ValueRange> ranges_;
+  std::span<const Interval> ranges_;
   bool expands_, has_failed_ = false, has_expanded_ = false;
   std::deque<Term> terms_;  ///< references stay valid
 };

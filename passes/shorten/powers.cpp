@@ -205,7 +205,7 @@ Value NormalForms::absolute(const Value& operand) {
     (is_even || is_magnitude || !isWhole(power.exponent) ? powers : unsure).push_back(power);
   }
   std::erase_if(unsure, [&](const Power& power) {
-    if (terms_[power.base].range.most > 0) return false;
+    if (terms_[power.base].range.high > 0) return false;
     powers.push_back(power);
     factor = isOdd(power.exponent) ? -factor : factor;
     return true;

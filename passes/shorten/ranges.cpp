@@ -12,9 +12,9 @@ constexpr double kHalfPi = std::numbers::pi / 2;
 struct FunctionFacts {
   Op op;
   Parity parity;
-  ValueRange values;
+  Interval values;
   Op inner;
-  ValueRange domain;
+  Interval domain;
 };
 constexpr FunctionFacts kFunctionFacts[] = {
 #define SRJIT_FUNCTION(op, parity, least, most, inner, inner_least, inner_most) \
@@ -30,47 +30,47 @@ const FunctionFacts* functionFactsOf(Op op) noexcept {
 
 /// The smallest range with these numbers; everything if one is NaN.
 template <class... Numbers>
-ValueRange around(Numbers... numbers) noexcept {
+Interval around(Numbers... numbers) noexcept {
   if ((std::isnan(numbers) || ...)) return kEverything;
   return {std::min({numbers...}), std::max({numbers...})};
 }
 
 }  // namespace
 
-ValueRange sumOf(const ValueRange& a, const ValueRange& b) noexcept {
-  const double least = a.least + b.least, most = a.most + b.most;
-  return std::isnan(least) || std::isnan(most) ? kEverything : ValueRange{least, most};
+Interval sumOf(const Interval& a, const Interval& b) noexcept {
+  const double least = a.low + b.low, most = a.high + b.high;
+  return std::isnan(least) || std::isnan(most) ? kEverything : Interval{least, most};
 }
 
-ValueRange productOf(const ValueRange& a, const ValueRange& b) noexcept {
+Interval productOf(const Interval& a, const Interval& b) noexcept {
   const auto times = [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; };
-  return around(times(a.least, b.least), times(a.least, b.most), times(a.most, b.least), times(a.most, b.most));
+  return around(times(a.low, b.low), times(a.low, b.high), times(a.high, b.low), times(a.high, b.high));
 }
 
-ValueRange powerOf(const ValueRange& base, double exponent) noexcept {
-  ValueRange from = base;
+Interval powerOf(const Interval& base, double exponent) noexcept {
+  Interval from = base;
   if (!isWhole(exponent)) {
-    from = {std::max(base.least, 0.0), std::max(base.most, 0.0)};
+    from = {std::max(base.low, 0.0), std::max(base.high, 0.0)};
   } else if (isEven(exponent)) {
-    const double least = std::fabs(base.least), most = std::fabs(base.most);
-    from = {base.least <= 0 && base.most >= 0 ? 0 : std::min(least, most), std::max(least, most)};
-  } else if (exponent < 0 && base.least < 0 && base.most > 0) {
+    const double least = std::fabs(base.low), most = std::fabs(base.high);
+    from = {base.low <= 0 && base.high >= 0 ? 0 : std::min(least, most), std::max(least, most)};
+  } else if (exponent < 0 && base.low < 0 && base.high > 0) {
     return kEverything;
   }
   // 0 is there from above or from below.
-  if (exponent < 0 && from.most == 0) from.most = -0.0;
-  if (exponent < 0 && from.least == 0) from.least = 0.0;
-  return around(std::pow(from.least, exponent), std::pow(from.most, exponent));
+  if (exponent < 0 && from.high == 0) from.high = -0.0;
+  if (exponent < 0 && from.low == 0) from.low = 0.0;
+  return around(std::pow(from.low, exponent), std::pow(from.high, exponent));
 }
 
-ValueRange valuesOf(Op op, const ValueRange& operand) noexcept {
+Interval valuesOf(Op op, const Interval& operand) noexcept {
   switch (op) {
     case Op::kExp:
-      return {std::exp(operand.least), std::exp(operand.most)};
+      return {std::exp(operand.low), std::exp(operand.high)};
     case Op::kLog:
-      return {std::log(std::max(operand.least, 0.0)), std::log(std::max(operand.most, 0.0))};
+      return {std::log(std::max(operand.low, 0.0)), std::log(std::max(operand.high, 0.0))};
     case Op::kNeg:
-      return {-operand.most, -operand.least};
+      return {-operand.high, -operand.low};
     default:
       break;
   }
@@ -78,7 +78,7 @@ ValueRange valuesOf(Op op, const ValueRange& operand) noexcept {
   return facts == nullptr ? kEverything : facts->values;
 }
 
-std::optional<ValueRange> domainOfInverse(Op outer, Op inner) noexcept {
+std::optional<Interval> domainOfInverse(Op outer, Op inner) noexcept {
   const FunctionFacts* facts = functionFactsOf(outer);
   if (facts == nullptr || facts->inner != inner || outer == inner) return {};
   return facts->domain;

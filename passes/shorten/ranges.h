@@ -9,19 +9,19 @@
 
 namespace srjit {
 
-inline constexpr ValueRange kEverything{-HUGE_VAL, HUGE_VAL};
+inline constexpr Interval kEverything{-HUGE_VAL, HUGE_VAL};
 
 inline bool isWhole(double x) noexcept { return std::rint(x) == x; }
 inline bool isEven(double x) noexcept { return isWhole(x / 2); }
 inline bool isOdd(double x) noexcept { return isWhole(x) && !isEven(x); }
 
-ValueRange sumOf(const ValueRange& a, const ValueRange& b) noexcept;
-ValueRange productOf(const ValueRange& a, const ValueRange& b) noexcept;
-ValueRange powerOf(const ValueRange& base, double exponent) noexcept;
+Interval sumOf(const Interval& a, const Interval& b) noexcept;
+Interval productOf(const Interval& a, const Interval& b) noexcept;
+Interval powerOf(const Interval& base, double exponent) noexcept;
 /// The values of a function over operands that are, the first one, in `operand`.
-ValueRange valuesOf(Op op, const ValueRange& operand) noexcept;
+Interval valuesOf(Op op, const Interval& operand) noexcept;
 
 /// Where outer(inner(u)) = u; none if nowhere.
-std::optional<ValueRange> domainOfInverse(Op outer, Op inner) noexcept;
+std::optional<Interval> domainOfInverse(Op outer, Op inner) noexcept;
 
 }  // namespace srjit

@@ -17,16 +17,16 @@
 namespace srjit {
 namespace {
 
-constexpr ValueRange kPositive{0.5, 3}, kAny{-2, 3}, kUnit{-1, 1}, kNegative{-3, -0.5};
+constexpr Interval kPositive{0.5, 3}, kAny{-2, 3}, kUnit{-1, 1}, kNegative{-3, -0.5};
 
-std::string shortest(std::string_view text, const ValueRange& range, const Writing& writing = Writing::withAll()) {
-  const std::vector<ValueRange> ranges(6, range);
+std::string shortest(std::string_view text, const Interval& range, const Writing& writing = Writing::withAll()) {
+  const std::vector<Interval> ranges(6, range);
   return textOf(shorten(infix(text), ranges, writing).front());
 }
 
 constexpr struct {
   const char* text;
-  ValueRange range;
+  Interval range;
   const char* expected;
 } kForms[] = {
     // Numbers come first, and fold through products, sums and functions.
@@ -109,7 +109,7 @@ TEST(Shorten, FormsAreThoseThatPeopleWrite) {
 }
 
 TEST(Shorten, ProposesNumbersInsideAndOutsideOfSums) {
-  const std::vector<ValueRange> ranges(2, kPositive);
+  const std::vector<Interval> ranges(2, kPositive);
   std::vector<std::string> texts;
   for (const Expression& form : shorten(infix("1.05 * (sin(x0) + 0.95 * x1)"), ranges, Writing::withAll())) {
     texts.push_back(textOf(form));
@@ -177,9 +177,9 @@ TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
   std::size_t shorter = 0, compared = 0;
   for (int i = 0; i < 10'000; ++i) {
     const Expression before = expressions.next();
-    std::vector<ValueRange> ranges;
+    std::vector<Interval> ranges;
     for (int v = 0; v < 3; ++v) {
-      const ValueRange choice[] = {kPositive, kAny, kUnit, kNegative};
+      const Interval choice[] = {kPositive, kAny, kUnit, kNegative};
       ranges.push_back(choice[random.below(4)]);
     }
     Writing writing = Writing::withAll();
@@ -200,7 +200,7 @@ TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
     }
     for (int k = 0; k < 6; ++k) {
       std::vector<double> row;
-      for (const ValueRange& range : ranges) row.push_back(random.between(range.least, range.most));
+      for (const Interval& range : ranges) row.push_back(random.between(range.low, range.high));
       if (!std::isfinite(finiteValueOf(before, row))) continue;
       const Bounded expected = evaluateBounded(before, row, {}, {});
       for (const Expression& form : forms) {

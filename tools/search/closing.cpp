@@ -41,7 +41,7 @@ class Slices {
   std::size_t most_, size_ = 1;
 };
 
-/// Where there was no time for more: the sums of the first link.
+/// Where there was no time for more: the sums of the first frame.
 void addSums(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
   std::vector<Finalist> finalists;
   for (Expression& sum : sparseSums(setup, 0)) finalists.push_back({std::move(sum), 0});
@@ -140,12 +140,12 @@ void archive(std::vector<Archived>& archive, const Individuals& individuals) {
 
 std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) {
   std::vector<Candidate> candidates;
-  for (std::size_t link = 0; link < archives.size(); ++link) {
+  for (std::size_t frame = 0; frame < archives.size(); ++frame) {
     double least = std::numeric_limits<double>::infinity();
-    for (Archived& archived : archives[link]) {
+    for (Archived& archived : archives[frame]) {
       if (!isGain(archived.loss, least)) archived.is_polished = true;
       least = std::min(least, archived.loss);
-      if (!archived.is_polished) candidates.push_back({&archived, link});
+      if (!archived.is_polished) candidates.push_back({&archived, frame});
     }
   }
   std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.archived->loss; });
@@ -155,7 +155,7 @@ std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) 
 void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front) {
   std::vector<Finalist> finalists;
   for (const Candidate& candidate : candidates) {
-    finalists.push_back({candidate.archived->tree, candidate.link});
+    finalists.push_back({candidate.archived->tree, candidate.frame});
   }
   polisher.polish(finalists, front);
   for (const Candidate& candidate : candidates) candidate.archived->is_polished = true;

@@ -21,7 +21,7 @@ void archive(std::vector<Archived>& archive, const Individuals& individuals);
 /// An archived tree that was not polished. Borrowed from the archives.
 struct Candidate {
   Archived* archived;
-  std::size_t link;
+  std::size_t frame;
 };
 
 /// The best first. Trees that a simpler one is as good as are marked as polished, and left out.

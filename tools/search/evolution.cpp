@@ -42,7 +42,7 @@ std::vector<Island> newIslands(std::size_t count, std::span<const Frame> frames)
   for (std::size_t i = 0; i < count; ++i) {
     islands[i].number = i;
     const bool is_other = first < frames.size() && i % 2 == 1;
-    islands[i].link = is_other ? first + i / 2 % (frames.size() - first) : i / 2 % first;
+    islands[i].frame = is_other ? first + i / 2 % (frames.size() - first) : i / 2 % first;
   }
   return islands;
 }
@@ -158,11 +158,11 @@ std::optional<SearchEnd> Run::reason() {
 }
 
 /// The trees with their losses for selection.
-Individuals Run::judged(std::span<const Expression> trees, std::size_t link) const {
+Individuals Run::judged(std::span<const Expression> trees, std::size_t frame) const {
   Individuals made;
   for (const Expression& tree : trees) made.trees.add(tree.tokens());
   if (trees.empty()) return made;
-  const Losses losses = setup_.screen.submitLoss(made.trees, link).result().value();
+  const Losses losses = setup_.screen.submitLoss(made.trees, frame).result().value();
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const auto [shape, whole, is_constant] = identityOf(made.trees[i]);
     made.traits.push_back({usable(losses.values[i]), shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
@@ -173,20 +173,20 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t link) con
 /// The sums that the columns give, of all links. No island gets them: their populations begin with random trees.
 void Run::addFirstSums() {
   std::vector<std::vector<Expression>> sums(setup_.frames.size());
-  tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t link) { sums[link] = sparseSums(setup_, link); });
-  for (std::size_t link = 0; link < sums.size(); ++link) archive(state_.archives[link], judged(sums[link], link));
+  tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t frame) { sums[frame] = sparseSums(setup_, frame); });
+  for (std::size_t frame = 0; frame < sums.size(); ++frame) archive(state_.archives[frame], judged(sums[frame], frame));
 }
 
-/// Sums of the parts of archived trees, of one link at a time: of the first link every other time.
+/// Sums of the parts of archived trees, of one frame at a time: of the first frame every other time.
 void Run::addSums() {
   const std::size_t turn = state_.generations / kPolishEvery, others = setup_.frames.size() - 1;
-  const std::size_t link = others == 0 || turn % 2 == 1 ? 0 : 1 + turn / 2 % others;
+  const std::size_t frame = others == 0 || turn % 2 == 1 ? 0 : 1 + turn / 2 % others;
   const auto island = std::ranges::find_if(
-      state_.islands, [&](const Island& one) { return one.link == link && one.population.size() > 0; });
-  const std::vector<Expression> parts = partsOf(state_.archives[link]);
+      state_.islands, [&](const Island& one) { return one.frame == frame && one.population.size() > 0; });
+  const std::vector<Expression> parts = partsOf(state_.archives[frame]);
   if (island == state_.islands.end() || parts.empty()) return;
-  const Individuals sums = judged(sparseSums(setup_, link, parts), link);
-  archive(state_.archives[link], sums);
+  const Individuals sums = judged(sparseSums(setup_, frame, parts), frame);
+  archive(state_.archives[frame], sums);
   settle(*island, sums, options_.island);
 }
 
@@ -207,7 +207,7 @@ void Run::generate(Groups& groups) {
     state_.candidates += group.candidates();
     state_.fits += group.fits();
   }
-  for (const Island& island : state_.islands) archive(state_.archives[island.link], island.population);
+  for (const Island& island : state_.islands) archive(state_.archives[island.frame], island.population);
   polishSome();
 }
 
@@ -216,7 +216,7 @@ void Run::generate(Groups& groups) {
 SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
   std::vector<std::vector<Archived>> first_trees = complete.archives;
   if (complete.generations == 0) {
-    for (const Island& island : state_.islands) archive(first_trees[island.link], island.population);
+    for (const Island& island : state_.islands) archive(first_trees[island.frame], island.population);
     for (const Group& group : groups) group.archiveOffspring(first_trees);
   }
   state_ = std::move(complete);

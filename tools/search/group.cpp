@@ -26,13 +26,13 @@ constexpr std::uint64_t kMigrationSeed = 0x6d69;
 Group::Group(const GroupContext& context, std::vector<Island>& all, std::span<const std::size_t> numbers)
     : context_(&context), islands_(&all) {
   for (const std::size_t number : numbers) {
-    const std::size_t link = all[number].link;
+    const std::size_t frame = all[number].frame;
     const auto open = std::ranges::find_if(
-        batches_, [&](const Batch& batch) { return batch.link == link && batch.islands.size() < kBatchIslands; });
+        batches_, [&](const Batch& batch) { return batch.frame == frame && batch.islands.size() < kBatchIslands; });
     if (open != batches_.end()) {
       open->islands.push_back(number);
     } else {
-      batches_.push_back({.link = link, .islands = {number}});
+      batches_.push_back({.frame = frame, .islands = {number}});
     }
   }
 }
@@ -55,14 +55,14 @@ void Group::begin(Batch& batch) const {
   tbb::parallel_for(
       std::size_t{0}, batch.islands.size(),
       [&](std::size_t i) {
-        breed((*islands_)[batch.islands[i]], context_->grammars[batch.link], context_->island, context_->seed,
+        breed((*islands_)[batch.islands[i]], context_->grammars[batch.frame], context_->island, context_->seed,
               batch.broods[i]);
       },
       breeding);
   if (context_->ended.stop_requested()) throwError(stoppedByCaller());
   batch.trees.clear();
   for (const Brood& brood : batch.broods) batch.trees.append(brood.children.trees);
-  if (batch.trees.size() > 0) batch.losses = context_->screen.submitLoss(batch.trees, batch.link);
+  if (batch.trees.size() > 0) batch.losses = context_->screen.submitLoss(batch.trees, batch.frame);
 }
 
 void Group::fit() {
@@ -98,7 +98,7 @@ void Group::submitFits(Batch& batch) const {
       }
     }
   }
-  if (!batch.fitted.empty()) batch.fits = context_->screen.submitFit(fits, batch.link, context_->fit_iterations);
+  if (!batch.fitted.empty()) batch.fits = context_->screen.submitFit(fits, batch.frame, context_->fit_iterations);
 }
 
 void Group::end() {
@@ -125,7 +125,7 @@ void Group::end() {
 void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const {
   for (const Batch& batch : batches_) {
     if (!batch.has_losses) continue;
-    for (const Brood& brood : batch.broods) archive(archives[batch.link], brood.children);
+    for (const Brood& brood : batch.broods) archive(archives[batch.frame], brood.children);
   }
 }
 
@@ -162,7 +162,7 @@ void Group::immigrate(const Island& island, Individuals& offspring) const {
   if (island.generation < island.born + kAloneFor || !random.chance(kMigration)) return;
   std::vector<const Island*> others;
   for (const Island& other : *islands_) {
-    if (other.number != island.number && other.link == island.link && other.population.size() > 0)
+    if (other.number != island.number && other.frame == island.frame && other.population.size() > 0)
       others.push_back(&other);
   }
   if (others.empty()) return;

@@ -54,7 +54,7 @@ class Group {
   };
   /// Some islands of one frame, whose trees are evaluated together.
   struct Batch {
-    std::size_t link;
+    std::size_t frame;
     std::vector<std::size_t> islands;
     std::vector<Brood> broods = {};              ///< by island
     Trees trees = {};                            ///< of all their children; kept for its memory

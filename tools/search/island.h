@@ -43,7 +43,7 @@ struct Brood {
 /// Plain data: a checkpoint is the islands as they are between two generations.
 struct Island {
   std::size_t number = 0;
-  std::size_t link = 0;              ///< index into the frames of the search
+  std::size_t frame = 0;             ///< index into the frames of the search
   std::uint64_t generation = 0;      ///< bred so far
   std::uint64_t born = 0;            ///< the generation in which its population was made anew
   std::uint64_t improved = 0;        ///< the generation in which it last came forward

@@ -96,6 +96,15 @@ Status checkFinite(const DataView& data) {
       {}};
 }
 
+Interval rangeOf(const ColumnView& column) {
+  Interval range{valueAt(column, 0), valueAt(column, 0)};
+  for (std::size_t row = 1; row < column.size; ++row) {
+    range.low = std::min(range.low, valueAt(column, row));
+    range.high = std::max(range.high, valueAt(column, row));
+  }
+  return range;
+}
+
 std::size_t countRows(const DataView& data) noexcept {
   if (!data.weights) return data.target->size;
   std::size_t count = 0;

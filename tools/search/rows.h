@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "ir/numbers/intervals.h"
 #include "runtime/data_view.h"
 
 namespace srjit::search {
@@ -36,6 +37,9 @@ RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
 /// the first of them. A formula has no loss on data with such rows, so a search could use none of these columns. All
 /// must be equally long.
 Status checkFinite(const DataView& data);
+
+/// From the least to the largest number; there is a row.
+Interval rangeOf(const ColumnView& column);
 
 /// The rows of a weight above 0.
 std::size_t countRows(const DataView& data) noexcept;

@@ -164,20 +164,20 @@ bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOpt
   if (state.islands.size() != options.islands || state.archives.size() != setup.frames.size()) return false;
   for (std::size_t i = 0; i < state.islands.size(); ++i) {
     const Island& island = state.islands[i];
-    if (island.number != i || island.link >= setup.frames.size()) return false;
+    if (island.number != i || island.frame >= setup.frames.size()) return false;
     if (island.born > island.improved || island.improved > island.generation) return false;
     const Individuals& population = island.population;
     if (population.trees.size() != population.traits.size()) return false;
     for (std::size_t k = 0; k < population.size(); ++k) {
       const auto& [loss, shape, whole, complexity] = population.traits[k];
-      if (!isGood(expressionOf(population.trees[k]), complexity, loss, setup.grammars[island.link])) return false;
+      if (!isGood(expressionOf(population.trees[k]), complexity, loss, setup.grammars[island.frame])) return false;
     }
     if (!std::ranges::is_sorted(population.traits, {}, &Traits::complexity)) return false;
   }
-  for (std::size_t link = 0; link < state.archives.size(); ++link) {
-    const std::vector<Archived>& archive = state.archives[link];
+  for (std::size_t frame = 0; frame < state.archives.size(); ++frame) {
+    const std::vector<Archived>& archive = state.archives[frame];
     const auto isGoodThere = [&](const Archived& one) {
-      return isGood(one.tree, one.complexity, one.loss, setup.grammars[link]);
+      return isGood(one.tree, one.complexity, one.loss, setup.grammars[frame]);
     };
     if (!std::ranges::all_of(archive, isGoodThere)) return false;
     if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), &Archived::complexity) != archive.end()) {

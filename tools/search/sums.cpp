@@ -56,7 +56,7 @@ class Library {
     }
   }
 
-  std::vector<Term>& terms() noexcept { return terms_; }
+  std::vector<Term> take() { return std::move(terms_); }
 
  private:
   static Tokens power(std::uint32_t x, std::uint32_t power) {
@@ -186,7 +186,7 @@ class Columns {
 
 using Set = std::vector<std::size_t>;  // of terms, in any order
 
-/// The set that grows by the term which explains most of what is left.
+/// The set that grows by the term which explains most of the rest.
 Set forward(const Columns& columns, std::size_t most) {
   std::vector<std::vector<double>> left(columns.size());
   for (std::size_t t = 0; t < columns.size(); ++t) left[t].assign(columns[t].begin(), columns[t].end());
@@ -416,7 +416,7 @@ class Sums {
 std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t frame, std::span<const Expression> parts) {
   const Grammar& grammar = setup.grammars[frame];
   const RowSet some = someOf(setup, setup.frames[frame]);
-  const std::vector<Term> terms = std::move(Library(grammar, parts).terms());
+  const std::vector<Term> terms = Library(grammar, parts).take();
   std::vector<Expression> trees;
   if (terms.empty() || !grammar.has(Op::kAdd) || !grammar.has(Op::kMul)) return trees;
   std::vector<Expression> expressions;

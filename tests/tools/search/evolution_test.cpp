@@ -98,7 +98,7 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   options.generations = 2;
   ASSERT_EQ(damaged([](SearchState&) {}), "no error");
   const auto isDamaged = HasSubstr("damaged");
-  EXPECT_THAT(damaged([](SearchState& other) { other.islands[1].link = 99; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[1].frame = 99; }), isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[1].number = 0; }), isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.islands.clear(); }), isDamaged);
   EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].improved = 1000; }), isDamaged);

@@ -10,7 +10,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kTokenShare = 0.65;
+constexpr double kTokenShare = 0.65;  // of log(symbols), for a token
 
 /// Nats of a constant.
 double lengthOf(const WeighedConstant& constant) {

@@ -17,15 +17,6 @@ constexpr double kWidening = 0.1;        // of a range
 constexpr double kModerate = 3;          // ranges of the target
 constexpr double kSmallShare = 0x1p-14;  // of a side of the box
 
-Interval rangeOf(const ColumnView& column) {
-  Interval range{valueAt(column, 0), valueAt(column, 0)};
-  for (std::size_t row = 1; row < column.size; ++row) {
-    range.low = std::min(range.low, valueAt(column, row));
-    range.high = std::max(range.high, valueAt(column, row));
-  }
-  return range;
-}
-
 Interval widened(const Interval& range) {
   const double step = kWidening * (range.high - range.low);
   const double low = range.low - step, high = range.high + step;

@@ -11,14 +11,14 @@
 namespace srjit::search {
 
 /// The box of the columns, each widened by a tenth of its range at either end; a column of one sign keeps it, since its
-/// end moves to no less than a third of itself. A place of the box is near a row if it
-/// differs in no column of a formula by more than n^(-1/d) of the column's range, but at least a tenth, where n is the
-/// number of rows that count and d that of such columns: what separates evenly spread rows. Columns may depend on each
+/// end moves to no less than a third of itself. A place of the box is near a row if it differs in no column of a
+/// formula by more than n^(-1/d) of the column's range, or a tenth if that is more, where n is the number of rows that
+/// are looked at and d that of the formula's columns: evenly spread rows are so far apart. Columns may depend on each
 /// other, and where no row is near, such as beyond the pole of a / (b - c) for data with b > c, a formula may have any
 /// value. Immutable; thread-safe.
 class Neighbourhood {
  public:
-  /// Of rows with a target. The box is that of all; of more than kMostRows, so many count, evenly chosen.
+  /// Of rows with a target. The box is that of all. At most kMostRows of them are looked at, at equal distances.
   explicit Neighbourhood(const DataView& rows);
 
   /// Whether a formula has no pole and no undefined value near a row. Intervals over sub-boxes prove it, or a place

@@ -25,20 +25,6 @@ constexpr double kHarm = 0.01;        // the share of a loss by which a rounded 
 constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
 constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
 
-std::vector<ValueRange> rangesOf(const DataView& data) {
-  std::vector<ValueRange> ranges;
-  for (const ColumnView& column : data.columns) {
-    ValueRange range{HUGE_VAL, -HUGE_VAL};
-    for (std::size_t row = 0; row < column.size; ++row) {
-      const double value = column.type == Precision::kF32 ? double{static_cast<const float*>(column.data)[row]}
-                                                          : static_cast<const double*>(column.data)[row];
-      range = {std::min(range.least, value), std::max(range.most, value)};
-    }
-    ranges.push_back(range);
-  }
-  return ranges;
-}
-
 }  // namespace
 
 /// The formulas that a variant may be written as, all of them admitted, each once.
@@ -64,7 +50,7 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
   polisher.fitted_ = engine.upload(data.fitted.view()).value();
   if (data.held_out != nullptr) polisher.held_out_ = engine.upload(data.held_out->view()).value();
   polisher.fitted_rows_ = &data.fitted;
-  polisher.ranges_ = rangesOf(data.searched);
+  for (const ColumnView& column : data.searched.columns) polisher.ranges_.push_back(rangeOf(column));
   polisher.near_ = std::make_shared<const Neighbourhood>(data.searched);
   polisher.rounding_ = lossOfErrors(rules.loss, kRounding, data.fitted);
   polisher.rows_ = static_cast<double>(countRows(data.searched));

@@ -106,8 +106,8 @@ class Polisher {
   Engine engine_;
   std::vector<Frame> frames_;
   PolishRules rules_;
-  Writing writing_;                 ///< of the grammar
-  std::vector<ValueRange> ranges_;  ///< of the columns, over all rows searched
+  Writing writing_;               ///< of the grammar
+  std::vector<Interval> ranges_;  ///< of the columns, over all rows searched
   std::optional<Dataset> searched_, fitted_, held_out_;
   const RowSet* fitted_rows_ = nullptr;
   std::shared_ptr<const Neighbourhood> near_;  ///< of these rows

@@ -77,7 +77,7 @@ Json jsonOf(const Island& island) {
     population.push_back(jsonOf(expressionOf(island.population.trees[i]), traits.complexity, traits.loss));
   }
   return {{"number", island.number},
-          {"link", island.link},
+          {"link", island.frame},
           {"generation", island.generation},
           {"born", island.born},
           {"improved", island.improved},
@@ -108,7 +108,7 @@ Archived archivedFrom(const Json& json) {
 
 Island islandFrom(const Json& json) {
   Island island{.number = Member(json, "number").count(),
-                .link = Member(json, "link").count(),
+                .frame = Member(json, "link").count(),
                 .generation = Member(json, "generation").count(),
                 .born = Member(json, "born").count(),
                 .improved = Member(json, "improved").count(),
