@@ -202,6 +202,21 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("LIST=those that the target and the operators admit");
+  const auto addTexts = [&](const char* name, std::vector<std::string>& texts, const char* doc, const char* type) {
+    app.add_option(name, texts, doc)
+        ->type_name(type)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  addTexts("--guess", options.search.guesses, "a formula to begin with; several: give the option again", "FORMULA");
+  addTexts("--define", options.search.definitions, "an operator as an expression: 'mm(x, y) = x/(x + y)'",
+           "DEFINITION");
+  app.add_option(
+         "--template", options.search.form,
+         "the form of all formulas: functions of columns that are searched, constants p0, p1, ..., and p0[COLUMN], "
+         "one for each value of a column: 'f(a, b) + p0[kind]*g(c)'")
+      ->type_name("FORM");
+  addCount(app, "--top", options.search.top, "formulas to show of each complexity, at most", 1, 1000);
 }
 
 void addEffortOptions(CLI::App& app, search::SearchOptions& options) {

@@ -105,6 +105,7 @@ class Run {
 
   void addFirstSums();
   void addSums();
+  void addGuesses();
   Individuals judged(std::span<const Expression> trees, std::size_t link) const;
   void generate(Groups& groups);
   void polishSome();
@@ -190,9 +191,19 @@ void Run::addSums() {
   settle(*island, sums, options_.island);
 }
 
+/// Start formulas of the target: as trees of half of its islands, once these have some of their own.
+void Run::addGuesses() {
+  const Individuals guesses = judged(setup_.guesses, 0);
+  archive(state_.archives[0], guesses);
+  for (Island& island : state_.islands) {
+    if (island.frame == 0 && island.number % 4 == 0) settle(island, guesses, options_.island);
+  }
+}
+
 /// One generation of all islands.
 void Run::generate(Groups& groups) {
   if (state_.generations > 0 && state_.generations % kPolishEvery == 0) addSums();
+  if (state_.generations == 1 && !setup_.guesses.empty()) addGuesses();
   // Three times the same, a group further each time: what a step waits for was submitted before another group bred.
   // After the last step all have ended the same generation; what two of them have begun since changes no island.
   for (std::size_t first = 0; first < groups.size(); ++first) {
@@ -241,7 +252,9 @@ SearchEnd Run::run() {
   Groups groups = {groupOf(0), groupOf(1), groupOf(2)};
   const std::stop_token ended = timekeeper_.ended();
   untilStopped(ended, [&] {
-    if (state_.generations == 0) addFirstSums();
+    if (state_.generations > 0) return;
+    addFirstSums();
+    if (!setup_.guesses.empty()) archive(state_.archives[0], judged(setup_.guesses, 0));
   });
   SearchState complete;
   keep(state_, complete);
@@ -282,7 +295,7 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
                     .rows = setup.rows,
                     .islands = newIslands(options.islands, setup.frames),
                     .archives = std::vector<std::vector<Archived>>(setup.frames.size()),
-                    .front = Front(setup.floor)};
+                    .front = Front(setup.floor, options.top)};
   state.front.choose(options.choice);
   polisher.addConstant(state.front);
   return state;
@@ -358,6 +371,10 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
     text += fmt::format(" {}:{}:{}", infoOf(limit.outer).name, infoOf(limit.inner).name, limit.most);
   }
   for (const std::string& link : options.links) text += " " + link;
+  for (const std::string& guess : options.guesses) text += "\nguess " + guess;
+  for (const std::string& definition : options.definitions) text += "\ndefine " + definition;
+  if (options.form) text += "\nform " + *options.form;
+  if (options.top != 1) text += fmt::format("\ntop {}", options.top);
   const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;
   text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(engine.precision), static_cast<int>(engine.math),
                       options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),

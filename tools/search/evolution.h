@@ -70,6 +70,12 @@ struct SearchOptions {
   /// any other that fits minimise, by which they select as it is.
   LossOptions loss = {.kind = LossKind::kNmse};
   std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
+  /// Texts in infix, which are read with the names of the data: start formulas of the target, whose parameters begin
+  /// as 1; definitions and a form (given.h) beside those of `grammar`. With a form trees are not scaled, and there are
+  /// no links.
+  std::vector<std::string> guesses = {}, definitions = {};
+  std::optional<std::string> form = {};
+  std::size_t top = 1;  ///< formulas of the front that may be as simple and as exact as another, and it (Front)
   /// Time of the search, which takes at most a fifth and a second more; 0: no limit.
   double seconds = 60;
   std::optional<Timekeeper::Clock::time_point> begun = {};  ///< from when `seconds` count; not set: from the call on

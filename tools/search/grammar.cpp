@@ -147,6 +147,16 @@ Grammar::Grammar(GrammarOptions options, std::size_t variables)
     useOf(use.op) = {.complexity = use.complexity, .is_writable = true};
     named_.set(at(use.op));
   }
+  const auto allow = [&](std::span<const Token> tokens) {
+    for (const Token& token : tokens) {
+      if (token.kind == Token::Kind::kOp) useOf(token.op).is_writable = true;
+    }
+  };
+  for (const Definition& definition : options_.definitions) allow(definition.tokens);
+  if (form() != nullptr) {
+    allow(form()->tokens());
+    room_ = options_.max_complexity += complexityOf(form()->tokens());
+  }
   for (const auto& [op, source] : kStandIns) {
     if (useOf(op).is_writable || !has(source)) continue;
     useOf(op) = useOf(source);
@@ -201,7 +211,7 @@ bool Grammar::canScale() const noexcept {
   const auto isLimited = [&](const NestingLimit& limit) {
     return isOfScaling(limit.outer) || isOfScaling(limit.inner);
   };
-  return has(Op::kMul) && complexityOf(scaling()) <= options_.max_complexity / kScalingShare &&
+  return form() == nullptr && has(Op::kMul) && complexityOf(scaling()) <= options_.max_complexity / kScalingShare &&
          std::ranges::none_of(limits_, isLimited);
 }
 
@@ -231,7 +241,7 @@ std::optional<std::size_t> Grammar::admit(const TreeView& tree) const {
     is_writable = is_writable && use.is_writable;
     seen.add(use);
   }
-  if (!is_writable || complexity > room_) return {};
+  if (!is_writable || complexity > room_ || (form() != nullptr && !form()->admits(tree.codes))) return {};
   for (std::size_t i = 0; seen.doubts != 0 && i < limits_.size(); ++i) {
     if ((seen.doubts & bitOf(i)) != 0 && !keeps(tree, limits_[i])) return {};
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "ir/expression.h"
 #include "ir/ops.h"
 #include "passes/shorten/forms.h"
+#include "tools/search/given.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
@@ -34,6 +36,9 @@ struct NestingLimit {
 struct GrammarOptions {
   std::vector<OperatorUse> operators = {};  ///< empty: defaultOperators()
   std::vector<NestingLimit> nesting = {};   ///< limits besides that of allow_self_nesting
+  /// Expressions that new trees have as a whole. Formulas may have their operators, whether named or not.
+  std::vector<Definition> definitions = {};
+  std::shared_ptr<const Form> form = {};  ///< of all formulas; null: any. Its own tokens may exceed max_complexity
   unsigned variable_complexity = 1;
   unsigned constant_complexity = 1;
   std::size_t max_complexity = 40;
@@ -79,10 +84,11 @@ class Grammar {
   /// The grammar of trees that `wrapper` is applied to: postfix tokens that follow a tree and leave one value. Such a
   /// tree is admitted if tree and wrapper are.
   Grammar within(std::span<const Token> wrapper) const;
+  const Form* form() const noexcept { return options_.form.get(); }
   /// The largest complexity of a tree: what the wrapper leaves.
   std::size_t room() const noexcept { return room_; }
   /// Whether islands may select by the best a + b f: scaling() fits around a tree wherever it stands, and takes no more
-  /// than a third of the largest complexity. Limits of nesting that name add or mul forbid it.
+  /// than a third of the largest complexity. Limits of nesting that name add or mul, and a form, forbid it.
   bool canScale() const noexcept;
   /// b and a of a + b f as tokens that follow f; only b if there is no add.
   std::vector<Token> scaling() const;
@@ -95,7 +101,7 @@ class Grammar {
   std::size_t complexityOf(std::span<const Token> tokens) const noexcept;
 
   /// The complexity of a tree, if it has writable operators only, and with the wrapper is within the largest complexity
-  /// and the limits of nesting. `tokens`, `tree`: valid.
+  /// and the limits of nesting, and is of the form. `tokens`, `tree`: valid.
   std::optional<std::size_t> admit(const TreeView& tree) const;
   bool admits(std::span<const Token> tokens) const;
 

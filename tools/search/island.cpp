@@ -20,10 +20,10 @@
 namespace srjit::search {
 namespace {
 
-constexpr int kAttempts = 4;             // to make a child that the grammar admits
-constexpr double kCrossover = 0.4;       // of the children
-constexpr double kSecondMutation = 0.3;  // of those that are mutated
-constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
+constexpr int kAttempts = 4, kFormAttempts = 16;  // to make a child that the grammar admits
+constexpr double kCrossover = 0.4;                // of the children
+constexpr double kSecondMutation = 0.3;           // of those that are mutated
+constexpr double kUniformParent = 0.4;            // parents that are drawn from all; others win a tournament
 constexpr std::size_t kTournament = 4;
 constexpr std::size_t kBlock = 64;            // children that one task breeds
 constexpr double kFreshBlood = 0.02;          // random trees among the children
@@ -51,8 +51,10 @@ class Breeder {
 
   /// Adds a child that the grammar admits, if one is found.
   void addChild(Individuals& to, Random random) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Form* form = grammar_.form();
+    for (int attempt = 0; attempt < (form == nullptr ? kAttempts : kFormAttempts); ++attempt) {
       putChild(to.trees, random);
+      if (form != nullptr) form->repair(to.trees.openCodes());
       const TreeView child = to.trees.open();
       if (const std::optional<std::size_t> complexity = grammar_.admit(child)) {
         const Identity identity = identityOf(child);
@@ -70,8 +72,8 @@ class Breeder {
   void putChild(Trees& to, Random& random) {
     if (population_.size() == 0 || random.chance(kFreshBlood)) {
       const std::size_t most = std::min(kFirstComplexity, grammar_.room());
-      putRandomTree(to, grammar_, 1 + random.below(most), random);
-      return;
+      const auto put = [&](std::size_t) { putRandomTree(to, grammar_, 1 + random.below(most), random); };
+      return grammar_.form() == nullptr ? put(0) : grammar_.form()->write(to, put);
     }
     const TreeView mother = population_.trees[chooseParent(population_, random)];
     std::optional<Edit> first;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -73,6 +74,8 @@ void checkOptions(const SearchOptions& options) {
   if (!isOfSquares(options.loss) && !areOfIdentity(options.links)) {
     refuse("links are for losses of squared errors");
   }
+  if (options.form && !areOfIdentity(options.links)) refuse("with a form of the formula there are no links");
+  if (options.top < 1) refuse("the front has at least 1 formula of a complexity");
   const LossInfo& loss = infoOf(options.loss.kind);
   if (options.loss.custom || canMinimise(loss)) return;
   refuse("a search cannot minimise {}{}", loss.name,
@@ -90,6 +93,49 @@ Engine makeEngine(const SearchOptions& options, const RowSet& rows, std::span<co
   if (fits && options.selecting_engine) return *options.selecting_engine;
   if (!fits) made.precision = Precision::kF64;
   return Engine::create(made).value();
+}
+
+/// With what the texts of the options say.
+Grammar grammarOf(const SearchOptions& options, const DataView& data) {
+  GrammarOptions grammar = options.grammar;
+  for (const std::string& text : options.definitions) {
+    Result<Definition> definition = parseDefinition(text);
+    if (!definition) throwError(showPlace(definition.error(), text, "definition", 1));
+    grammar.definitions.push_back(*std::move(definition));
+  }
+  if (options.form) {
+    Result<Form> form = Form::parse(*options.form, data);
+    if (!form) throwError(showPlace(form.error(), *options.form, "form", 1));
+    grammar.form = std::make_shared<const Form>(*std::move(form));
+  }
+  return Grammar::create(std::move(grammar), data.columns.size()).value();
+}
+
+/// The start formulas, with 1 for each parameter. `grammar`: of a tree in the target itself.
+std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& data, const Grammar& grammar) {
+  std::vector<Expression> guesses;
+  for (const std::string& text : options.guesses) {
+    const auto refuseAt = [&](const Error& error) { throwError(showPlace(error, text, "guess", 1)); };
+    const Result<Expression> parsed = parse(text, Language::kInfix, data.names);
+    if (!parsed) refuseAt(parsed.error());
+    if (parsed->variableCount() > data.columns.size()) {
+      refuseAt(failure(Errc::kInvalid, "x{} is no column", parsed->variableCount() - 1));
+    }
+    const std::vector<double> ones(parsed->parameterCount(), 1.0);
+    Expression guess = withParameters(*parsed, ones).value();
+    for (const Token& token : guess.tokens()) {
+      if (token.kind == Token::Kind::kOp && !grammar.writable()[static_cast<std::size_t>(token.op)]) {
+        refuseAt(failure(Errc::kInvalid, "{} is no operator of the search: add it", infoOf(token.op).name));
+      }
+    }
+    if (!grammar.admits(guess.tokens())) {
+      refuseAt(failure(Errc::kInvalid, "the search makes no such formula: its complexity is {}, and {} left for it{}",
+                       grammar.complexityOf(guess.tokens()), grammar.room(),
+                       grammar.form() == nullptr ? "; see limits of nesting" : "; it must have the form"));
+    }
+    guesses.push_back(std::move(guess));
+  }
+  return guesses;
 }
 
 /// The links with columns as they are, each followed by itself with columns in units, as far as they are of use.
@@ -120,7 +166,7 @@ RowSet rowsToFit(const RowSet& rows, std::uint64_t seed) { return pick(rows, kFi
 SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_t rows, std::stop_token ended) {
   checkData(data, options);
   checkOptions(options);
-  Grammar grammar = Grammar::create(options.grammar, data.columns.size()).value();
+  Grammar grammar = grammarOf(options, data);
   const std::size_t all = data.target->size;
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
   const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
@@ -134,11 +180,17 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
   const bool is_scaled = isOfSquares(loss) && grammar.canScale();
   const std::vector<const Link*> links =
-      linksFor(isOfSquares(loss) ? options.links : identity, grammar, searched.target, is_scaled).value();
+      linksFor(isOfSquares(loss) && grammar.form() == nullptr ? options.links : identity, grammar, searched.target,
+               is_scaled)
+          .value();
   std::vector<Grammar> grammars;
   Units units = Units::of(searched);
   std::vector<Frame> frames = framesOf(links, units, grammar);
   for (const Frame& frame : frames) grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+  std::vector<Expression> guesses = guessesOf(options, data, grammars.front());
+  if (!guesses.empty() && (frames.front().in_units || !frames.front().link->inverse.empty())) {
+    refuse("guesses need the link identity, and columns whose squares f64 has");
+  }
   Engine engine = makeEngine(options, searched, links, is_scaled);
   Engine wide = makeWideEngine(engine.options());
   if (rows == 0) rows = options.rows;
@@ -149,8 +201,8 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
   return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
-          std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
-          std::move(screen),
+          std::move(grammars), std::move(guesses), std::move(searched), std::move(fitted), gatherRows(data, held_out),
+          rows, std::move(screen),
           // Whether a custom loss is least at 0 is not known.
           loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
           isOfSquares(loss) ? kLooksExact : looks_exact};

@@ -21,6 +21,7 @@ struct SearchSetup {
   std::vector<Frame> frames;
   Units units;
   std::vector<Grammar> grammars;  ///< by frame: of the trees that its formulas contain
+  std::vector<Expression> guesses;
   RowSet searched, fitted, held_out;
   std::size_t rows;    ///< for selection
   Screen screen;       ///< whose calls end when a search ends

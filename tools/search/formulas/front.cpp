@@ -3,20 +3,35 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "ir/text/lexer.h"
+#include "tools/search/trees/identity.h"
 
 namespace srjit::search {
 namespace {
 
 // A formula is shown instead of one with a smaller loss if it is simpler, and worse by no more than this share.
 constexpr double kAsGood = 0.05;
-constexpr double kGain = 1e-3;  // the share of a simpler formula's loss by which another's must be smaller
+constexpr double kGain = 1e-3;      // the share of a simpler formula's loss by which another's must be smaller
+constexpr double kSameLoss = 1e-9;  // the share by which losses of one law may differ, whose texts differ
 
 bool isBeaten(const Formula& one, const Formula& by, double floor) {
   return by.complexity <= one.complexity && by.loss - kGain * std::fabs(by.loss) <= std::max(one.loss, floor);
+}
+
+/// Of formulas of which one beats the other.
+bool isSameLaw(const Formula& one, const Formula& other, double floor) {
+  if (std::max(one.loss, other.loss) <= std::max(floor, std::min(one.loss, other.loss) * (1 + kSameLoss))) return true;
+  const auto shapeOf = [](const Formula& formula) {
+    Trees tree;
+    tree.add(formula.expression.tokens());
+    return identityOf(tree[0]).shape;
+  };
+  return shapeOf(one) == shapeOf(other);
 }
 
 }  // namespace
@@ -36,28 +51,36 @@ Result<Choice> parseChoice(std::string_view text) {
 }
 
 Front Front::emptied() const {
-  Front front(floor_);
+  Front front(floor_, top_);
   front.choice_ = choice_;
   return front;
 }
 
-bool Front::takes(const Formula& formula) const noexcept {
-  if (!std::isfinite(formula.loss)) return false;
-  const Formula* rival = best(formula.complexity);
-  return rival == nullptr || !isBeaten(formula, *rival, floor_);
+bool Front::isOut(const Formula& one) const {
+  std::size_t better = 0;
+  for (const Formula& other : formulas_) {
+    if (&other == &one || !isBeaten(one, other, floor_)) continue;
+    if (top_ == 1 || isSameLaw(one, other, floor_) || ++better == top_) return true;
+  }
+  return false;
 }
+
+bool Front::takes(const Formula& formula) const { return std::isfinite(formula.loss) && !isOut(formula); }
 
 bool Front::add(Formula formula) {
   if (!takes(formula)) return false;
-  std::erase_if(formulas_, [&](const Formula& other) { return isBeaten(other, formula, floor_); });
-  const auto place = std::ranges::lower_bound(formulas_, formula.complexity, {}, &Formula::complexity);
-  formulas_.insert(place, std::move(formula));
+  const auto rank = [](const Formula& one) { return std::pair(one.complexity, one.loss); };
+  formulas_.insert(std::ranges::lower_bound(formulas_, rank(formula), {}, rank), std::move(formula));
+  std::vector<Formula> kept;
+  std::ranges::copy_if(formulas_, std::back_inserter(kept), [&](const Formula& one) { return !isOut(one); });
+  formulas_ = std::move(kept);
   return true;
 }
 
 const Formula* Front::best(std::size_t complexity) const noexcept {
   const auto end = std::ranges::upper_bound(formulas_, complexity, {}, &Formula::complexity);
-  return end == formulas_.begin() ? nullptr : &*std::prev(end);
+  const auto least = std::ranges::min_element(formulas_.begin(), end, {}, &Formula::loss);
+  return least == end ? nullptr : &*least;
 }
 
 const Formula* Front::chosen() const noexcept {

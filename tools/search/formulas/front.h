@@ -43,17 +43,21 @@ struct Choice {
 /// Of "evidence", "balance", "loss" or a complexity from 1 on. Errors: kInvalid.
 Result<Choice> parseChoice(std::string_view text);
 
-/// The Pareto front of complexity and loss: complexities ascend, losses descend. Not thread-safe.
+/// The Pareto front of complexity and loss: complexities ascend, losses descend. With `top` above 1 it also has
+/// formulas that fewer than `top` others beat, but those that are the same law: with constants of their own or in
+/// another form. Of one complexity the losses ascend. Not thread-safe.
 class Front {
  public:
   /// Losses up to `floor` are rounding: all of them are equal.
-  explicit Front(double floor = -std::numeric_limits<double>::infinity()) : floor_(floor) {}
+  explicit Front(double floor = -std::numeric_limits<double>::infinity(), std::size_t top = 1)
+      : floor_(floor), top_(top) {}
 
-  /// An empty one of this floor and choice.
+  /// An empty one of this floor, top and choice.
   Front emptied() const;
 
-  /// Whether no formula that is as simple is as exact, to a thousandth. Never if the loss is not finite.
-  bool takes(const Formula& formula) const noexcept;
+  /// Whether less than `top` formulas beat it: are as simple, and as exact to a thousandth. Never if the loss is not
+  /// finite.
+  bool takes(const Formula& formula) const;
   /// Takes `formula` if it takes() it, and drops those that are now beaten in the same sense. Gives whether it did.
   bool add(Formula formula);
 
@@ -70,8 +74,10 @@ class Front {
 
  private:
   const Formula* balanced() const noexcept;
+  bool isOut(const Formula& one) const;
 
   double floor_;
+  std::size_t top_;
   Choice choice_;
   std::vector<Formula> formulas_;
 };

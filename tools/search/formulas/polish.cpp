@@ -173,6 +173,29 @@ Expression Polisher::closed(const Variant& variant) const {
   return withParameters(Expression::create(variant.tree).value(), variant.values).value();
 }
 
+/// The shortest form of a formula; of one that has the form of the grammar, with the shortest parts.
+Expression Polisher::shortFormOf(const Expression& whole) const {
+  Trees tree;
+  tree.add(whole.tokens());
+  std::vector<Form::Part> parts;
+  const Form* form = rules_.grammar.form();
+  if (form == nullptr || !form->matches(tree[0].codes, parts)) return shortest(whole, ranges_, writing_);
+  std::ranges::sort(parts, {}, &Form::Part::begin);
+  const std::span<const Token> all = whole.tokens();
+  std::vector<Token> tokens;
+  std::size_t done = 0;
+  for (const auto& [begin, end] : parts) {
+    tokens.insert(tokens.end(), all.begin() + static_cast<std::ptrdiff_t>(done),
+                  all.begin() + static_cast<std::ptrdiff_t>(begin));
+    const std::span<const Token> own = all.subspan(begin, end - begin);
+    const Expression part = shortest(Expression::create({own.begin(), own.end()}).value(), ranges_, writing_);
+    tokens.insert(tokens.end(), part.tokens().begin(), part.tokens().end());
+    done = end;
+  }
+  tokens.insert(tokens.end(), all.begin() + static_cast<std::ptrdiff_t>(done), all.end());
+  return Expression::create(std::move(tokens)).value();
+}
+
 /// The variant with its values; without losses.
 Polisher::Forms Polisher::formsOf(const Variant& variant) const {
   const Expression whole = closed(variant);
@@ -181,6 +204,7 @@ Polisher::Forms Polisher::formsOf(const Variant& variant) const {
     if (!rules_.grammar.admits(form.tokens()) || forms.has(form)) return;
     to.push_back({.expression = form, .complexity = rules_.grammar.complexityOf(form.tokens())});
   };
+  if (rules_.grammar.form() != nullptr) add(forms.simple, shortFormOf(whole));
   for (const Expression& form : shorten(whole, ranges_, writing_)) add(forms.simple, form);
   // Rules of other functions, such as tan(x) for sin(x) / cos(x).
   for (const Expression& form : shorten(simplify(whole), ranges_, writing_)) add(forms.simple, form);
@@ -263,7 +287,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   const Expression whole = closed(variant);
-  for (const Expression& form : {whole, shortest(whole, ranges_, writing_)}) {
+  for (const Expression& form : {whole, shortFormOf(whole)}) {
     if (!rules_.grammar.admits(form.tokens())) continue;
     complexity = std::min(complexity, rules_.grammar.complexityOf(form.tokens()));
   }
@@ -338,6 +362,10 @@ std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& v
       one[only] = number;
       round(one);
     }
+  }
+  if (rules_.grammar.form() != nullptr) {
+    std::erase_if(rounder, [&](const Variant& one) { return !rules_.grammar.admits(closed(one).tokens()); });
+    return rounder;
   }
   if (structure == Structure::kKept) return rounder;
   // In other forms other constants may be 1: 1.05 * (u + 0.95 * v) is 1.05 * u + v.

@@ -87,6 +87,7 @@ class Polisher {
   std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
   std::vector<Variant> scaledVariantsOf(std::span<const Written> written) const;
   Forms formsOf(const Variant& variant) const;
+  Expression shortFormOf(const Expression& whole) const;
   std::pair<std::size_t, int> costOf(const Variant& variant) const;
   enum class Structure : std::uint8_t { kFree, kKept };
   Front roundAs(Structure structure, const Front& front) const;

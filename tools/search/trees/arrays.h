@@ -85,6 +85,9 @@ class Trees {
     write(tree.part(edit.end, tree.size()));
   }
   TreeView open() const noexcept { return tokens(begin(size()), used_); }
+  std::span<std::int32_t> openCodes() noexcept {
+    return std::span(codes_).subspan(begin(size()), used_ - begin(size()));
+  }
   void close() { offsets_.push_back(static_cast<std::int64_t>(used_)); }
   void drop() noexcept { used_ = begin(size()); }
 

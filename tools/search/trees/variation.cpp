@@ -15,6 +15,7 @@ constexpr double kOperatorShare = 0.9;  // of the roots of subtrees that crossov
 constexpr std::size_t kGraftMost = 8;   // complexity of a subtree that a mutation makes
 constexpr double kUsualConstants[] = {1, 2, 3, 4, 0.5, std::numbers::pi};
 constexpr double kUsualExponents[] = {2, 3, 4, -1, -2, 0.5};
+constexpr double kDefinedShare = 0.15;  // of mutations that put a definition above a subtree, and of random subtrees
 constexpr double kExponentShare = 0.5;  // of new operands of a power that are one of these
 
 template <class Item>
@@ -65,6 +66,32 @@ std::optional<Op> newOperator(const Grammar& grammar, Random& random) {
 bool hasUsualExponent(Op op, Random& random) { return op == Op::kPow && random.chance(kExponentShare); }
 
 void putExponent(Trees& to, Random& random) { to.put(kConstantCode, oneOf<double>(kUsualExponents, random)); }
+
+/// A definition whose arguments are `argument` at a random place, and random leaves.
+void putDefined(Trees& to, const Grammar& grammar, const std::optional<TreeView>& argument, Random& random) {
+  const Definition& definition = oneOf<Definition>(grammar.options().definitions, random);
+  Trees arguments;
+  const std::size_t place = random.below(definition.arity);
+  for (std::size_t k = 0; k < definition.arity; ++k) {
+    if (k == place && argument) {
+      arguments.put(*argument);
+    } else {
+      putLeaf(arguments, grammar, random);
+    }
+    arguments.close();
+  }
+  for (const Token& token : definition.tokens) {
+    if (token.kind == Token::Kind::kVariable) {
+      to.put(arguments[token.index]);
+    } else {
+      to.put(codeOf(token), token.value);
+    }
+  }
+}
+
+bool isDefined(const Grammar& grammar, double chance, Random& random) {
+  return !grammar.options().definitions.empty() && random.chance(chance);
+}
 
 /// The last token of a random subtree.
 std::size_t pickSubtree(const TreeView& tree, Random& random) {
@@ -166,6 +193,13 @@ Edit hoistSubtree(const TreeView& tree, Random& random) {
 
 std::size_t putRandomTree(Trees& to, const Grammar& grammar, std::size_t complexity, Random& random) {
   const std::size_t leaf = std::min(grammar.options().variable_complexity, grammar.options().constant_complexity);
+  if (complexity > leaf && isDefined(grammar, kDefinedShare, random)) {
+    const std::size_t before = to.open().size();
+    putDefined(to, grammar, {}, random);
+    std::size_t taken = 0;
+    for (const std::int32_t code : to.open().codes.subspan(before)) taken += grammar.complexityOf(code);
+    return taken;
+  }
   const std::optional<Op> op = complexity > leaf ? newOperator(grammar, random) : std::nullopt;
   if (!op) return putLeaf(to, grammar, random);
   std::size_t taken = grammar.complexityOf(codeOf(*op));
@@ -192,6 +226,11 @@ Edit crossover(const TreeView& mother, const TreeView& father, Random& random) {
 
 Edit mutation(const TreeView& tree, const Grammar& grammar, Random& random, Trees& memory) {
   memory.drop();
+  if (isDefined(grammar, kDefinedShare, random)) {
+    const std::size_t last = random.below(tree.size()), begin = subtreeBegin(tree.codes, last);
+    putDefined(memory, grammar, tree.part(begin, last + 1), random);
+    return {begin, last + 1, memory.open()};
+  }
   const double choice = random.unit();
   if (choice < 0.20) return changeToken(tree, grammar, random, memory);
   if (choice < 0.35) return changeConstant(tree, random, memory);

@@ -1,0 +1,228 @@
+#include "tools/search/given.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/text/lexer.h"
+#include "tools/search/rows.h"
+
+namespace srjit::search {
+namespace {
+
+bool isVariable(std::int32_t code) { return code < 0 && !isParameterCode(code); }
+
+/// NAME(ARGUMENT, ...) or NAME[ARGUMENT] in a text, where no operator has the name. Bytes of the text.
+struct Call {
+  TextRange name;
+  std::vector<TextRange> arguments;
+  std::size_t end;
+};
+
+std::string_view textOf(std::string_view text, const TextRange& range) { return text.substr(range.first, range.size); }
+
+TextRange trimmed(std::string_view text, std::size_t begin, std::size_t end) {
+  begin = std::min(text::skipSpace(text, begin), end);
+  while (end > begin && text::isSpace(text[end - 1])) --end;
+  return {begin, end - begin};
+}
+
+/// The calls with this bracket. One that does not end is left to the parser of expressions.
+std::vector<Call> callsOf(std::string_view text, char open, char close) {
+  std::vector<Call> calls;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t word = text::scanWord(text, at), bracket = text::skipSpace(text, at + word);
+    const bool is_call = word > 0 && !text::isDigit(text[at]) && !findOp(text.substr(at, word)) &&
+                         bracket < text.size() && text[bracket] == open;
+    const std::size_t end = is_call ? text.find(close, bracket) : std::string_view::npos;
+    if (end == std::string_view::npos) {
+      at += std::max<std::size_t>(word, 1);
+      continue;
+    }
+    Call call{{at, word}, {}, end + 1};
+    for (std::size_t first = bracket + 1; first <= end;) {
+      const std::size_t last = std::min(text.find(',', first), end);
+      call.arguments.push_back(trimmed(text, first, last));
+      first = last + 1;
+    }
+    calls.push_back(std::move(call));
+    at = end + 1;
+  }
+  return calls;
+}
+
+/// Spaces for what follows the names of calls, so that other places stay.
+void keepNames(std::string& text, std::span<const Call> calls) {
+  for (const Call& call : calls)
+    std::fill(text.begin() + call.name.first + call.name.size, text.begin() + call.end, ' ');
+}
+
+Error errorAt(std::string_view text, const TextRange& range, std::string message) {
+  return text::errorAt(text, range.first, std::max<std::size_t>(range.size, 1), std::move(message), Errc::kInvalid);
+}
+
+/// The column that an argument names.
+Result<std::uint32_t> columnOf(std::string_view text, const TextRange& range, const DataView& data) {
+  const Result<Expression> parsed = parse(textOf(text, range), Language::kInfix, data.names);
+  const auto isColumn = [&](const Token& token) {
+    return token.kind == Token::Kind::kVariable && token.index < data.columns.size();
+  };
+  if (parsed && parsed->tokens().size() == 1 && isColumn(parsed->tokens()[0])) return parsed->tokens()[0].index;
+  return errorAt(text, range, fmt::format("{} is no column", text::inQuotes(textOf(text, range))));
+}
+
+/// A constant for each value of a column: nested conditions, with a number between two values in each.
+Result<std::vector<Token>> constantByKind(std::string_view text, const TextRange& range, const DataView& data) {
+  const Result<std::uint32_t> column = columnOf(text, range, data);
+  if (!column) return column.error();
+  std::vector<double> kinds;
+  const ColumnView& values = data.columns[*column];
+  for (std::size_t row = 0; row < values.size && kinds.size() <= kMostKinds; ++row) {
+    const double value = valueAt(values, row);
+    const auto place = std::ranges::lower_bound(kinds, value);
+    if (place == kinds.end() || *place != value) kinds.insert(place, value);
+  }
+  if (kinds.size() < 2 || kinds.size() > kMostKinds) {
+    return errorAt(text, range,
+                   fmt::format("{} has {} values, expected 2 to {}", textOf(text, range),
+                               kinds.size() < 2 ? "less than 2" : fmt::format("more than {}", kMostKinds), kMostKinds));
+  }
+  std::vector<Token> tokens;
+  for (std::size_t k = kinds.size() - 1; k > 0; --k) {
+    tokens.insert(tokens.end(), {Token::variable(*column), Token::constant(std::midpoint(kinds[k - 1], kinds[k])),
+                                 Token::operation(Op::kSub), Token::constant(1)});
+  }
+  tokens.push_back(Token::constant(1));
+  tokens.insert(tokens.end(), kinds.size() - 1, Token::operation(Op::kIf));
+  return tokens;
+}
+
+}  // namespace
+
+Result<Definition> parseDefinition(std::string_view text) {
+  const std::vector<Call> calls = callsOf(text, '(', ')');
+  const std::size_t equals = text.find('=');
+  const std::size_t first = text::skipSpace(text, 0);
+  if (calls.empty() || calls[0].name.first != first || text::skipSpace(text, calls[0].end) != equals) {
+    const std::size_t word = text::scanWord(text, first);
+    if (word > 0 && findOp(text.substr(first, word))) {
+      return errorAt(text, {first, word}, fmt::format("{} is an operator already", text.substr(first, word)));
+    }
+    return errorAt(text, {first, word}, "a definition is NAME(WORD, ...) = EXPRESSION, such as mm(x, y) = x/(x + y)");
+  }
+  const Call& call = calls[0];
+  std::vector<std::string> names;
+  for (const TextRange& argument : call.arguments) {
+    const std::string_view word = textOf(text, argument);
+    if (!text::isIdentifier(word)) return errorAt(text, argument, "an argument is a word");
+    if (std::ranges::find(names, word) != names.end()) {
+      return errorAt(text, argument, fmt::format("the argument {} occurs twice", word));
+    }
+    names.emplace_back(word);
+  }
+  std::string body(text);
+  std::fill_n(body.begin(), equals + 1, ' ');
+  const Result<Expression> parsed = parse(body, Language::kInfix, names);
+  if (!parsed) return parsed.error();
+  if (parsed->parameterCount() > 0) return errorAt(text, call.name, "a definition has numbers, but no parameters");
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (std::ranges::find(parsed->tokens(), Token::variable(static_cast<std::uint32_t>(k))) == parsed->tokens().end()) {
+      return errorAt(text, call.arguments[k], fmt::format("the argument {} is not used", names[k]));
+    }
+  }
+  return Definition{
+      std::string(textOf(text, call.name)), names.size(), {parsed->tokens().begin(), parsed->tokens().end()}};
+}
+
+Result<Form> Form::parse(std::string_view text, const DataView& data) {
+  Form form;
+  form.variables_ = data.columns.size();
+  std::string plain(text);
+  std::vector<std::string> names(data.names.names().begin(), data.names.names().end());
+  for (std::size_t c = names.size(); c < data.columns.size(); ++c) names.push_back(fmt::format("x{}", c));
+  const std::vector<Call> calls = callsOf(text, '(', ')'), indexed = callsOf(text, '[', ']');
+  keepNames(plain, calls);
+  for (const Call& call : calls) {
+    const std::string_view name = textOf(text, call.name);
+    if (std::ranges::find(names, name) != names.end()) {
+      return errorAt(text, call.name, fmt::format("{} is a column, or a function that occurred before", name));
+    }
+    std::vector<std::uint32_t>& columns = form.columns_.emplace_back();
+    for (const TextRange& argument : call.arguments) {
+      const Result<std::uint32_t> column = columnOf(text, argument, data);
+      if (!column) return column.error();
+      columns.push_back(*column);
+    }
+    names.emplace_back(name);
+  }
+  if (calls.empty()) {
+    return errorAt(text, {0, text.size()},
+                   "the form has no function of columns, such as f(x0, x1), that could be found");
+  }
+  // By parameter: the tokens in its place.
+  std::vector<std::pair<std::uint32_t, std::vector<Token>>> kinds;
+  for (const Call& call : indexed) {
+    const Result<Expression> parameter = srjit::parse(textOf(text, call.name), Language::kInfix);
+    if (!parameter || parameter->tokens()[0].kind != Token::Kind::kParameter) continue;
+    Result<std::vector<Token>> constants = constantByKind(text, call.arguments[0], data);
+    if (!constants) return constants.error();
+    keepNames(plain, std::span(&call, 1));
+    kinds.emplace_back(parameter->tokens()[0].index, *std::move(constants));
+  }
+  const Result<Expression> parsed = srjit::parse(plain, Language::kInfix, names);
+  if (!parsed) return parsed.error();
+  for (const Token& token : parsed->tokens()) {
+    const auto kind = std::ranges::find_if(
+        kinds, [&](const auto& one) { return token.kind == Token::Kind::kParameter && one.first == token.index; });
+    if (kind != kinds.end()) {
+      form.tokens_.insert(form.tokens_.end(), kind->second.begin(), kind->second.end());
+    } else {
+      form.tokens_.push_back(token.kind == Token::Kind::kParameter ? Token::constant(1) : token);
+    }
+  }
+  return form;
+}
+
+bool Form::matches(std::span<const std::int32_t> codes, std::vector<Part>& parts) const {
+  parts.resize(functions());
+  std::size_t at = codes.size();
+  for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token) {
+    if (at == 0) return false;
+    if (token->kind == Token::Kind::kVariable && token->index >= variables_) {
+      const std::size_t begin = subtreeBegin(codes, at - 1);
+      parts[token->index - variables_] = {begin, at};
+      at = begin;
+    } else if (codes[--at] != codeOf(*token)) {
+      return false;
+    }
+  }
+  return at == 0;
+}
+
+bool Form::admits(std::span<const std::int32_t> codes) const {
+  std::vector<Part> parts;
+  if (!matches(codes, parts)) return false;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    for (const std::int32_t code : codes.subspan(parts[k].begin, parts[k].end - parts[k].begin)) {
+      if (isVariable(code) && std::ranges::find(columns_[k], tokenOf(code).index) == columns_[k].end()) return false;
+    }
+  }
+  return true;
+}
+
+bool Form::repair(std::span<std::int32_t> codes) const {
+  std::vector<Part> parts;
+  if (!matches(codes, parts)) return false;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    for (std::int32_t& code : codes.subspan(parts[k].begin, parts[k].end - parts[k].begin)) {
+      if (!isVariable(code) || std::ranges::find(columns_[k], tokenOf(code).index) != columns_[k].end()) continue;
+      code = variableCode(columns_[k][tokenOf(code).index % columns_[k].size()]);
+    }
+  }
+  return true;
+}
+
+}  // namespace srjit::search
