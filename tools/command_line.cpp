@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "compiler/llvm_failures.h"
@@ -69,12 +71,7 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
   }
   try {
     checkCommandName(argc > 1 ? argv[1] : "");
-    try {
-      app.parse(commandWords(argc, argv));
-    } catch (const CLI::ParseError& problem) {
-      if (problem.get_exit_code() != 0) checkUnknownWords(app);
-      throw;
-    }
+    parseWords(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
     for (const auto& [part, run] : runners) {
       if (part->parsed()) return run();
     }

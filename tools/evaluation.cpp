@@ -10,20 +10,12 @@
 #include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
 #include "runtime/platform/clock.h"
-#include "runtime/pool/make_executor.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 
 namespace srjit {
 namespace {
-
-std::string checkDevice(const std::string& name) {
-  if (name == "auto" || name == "cpu") return "";
-  const auto ordinals = cudaOrdinals(name, [] { return Result<std::size_t>(std::size_t{1}); });
-  if (ordinals && *ordinals) return "";
-  return text::inQuotes(name) + " is none of auto, cpu, cuda:N, cuda:N,M,..., cuda:all";
-}
 
 /// How many expressions make one part: enough to keep all threads, or a GPU, busy, few enough for the progress to move.
 std::size_t partSize(std::size_t rows, bool gpu) {
@@ -117,16 +109,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
   app.add_option("--target", options.target, "the target column; it is no variable (.npy columns are called 0, 1, ...)")
       ->type_name("NAME");
   app.add_option("--weights", options.weights, "the column of row weights; it is no variable")->type_name("NAME");
-  addNumericOptions(app, options.engine.math, options.engine.precision);
-  addNamed(app, "--tier", options.engine.tier, kTiers, "how expressions are executed; the numbers are the same");
-  app.add_option("--device", options.engine.device, "where they are executed")
-      ->check(checkDevice, "")
-      ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
-      ->capture_default_str();
-  app.add_option("--cache-dir", options.engine.cache_directory, "where kernels are kept between runs; '' keeps none")
-      ->type_name("DIR")
-      ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
-  addCount(app, "--threads", options.engine.threads, "threads to use at most; 0 for all processors", 0, kMaxThreads);
+  addEngineOptions(app, options.engine);
   app.add_flag("--quiet", options.quiet, "print nothing but results and errors");
 }
 

@@ -1,48 +1,17 @@
 #include "tools/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "ir/text/lexer.h"
-#include "runtime/loss_text.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
 #include "tools/files/read.h"
 #include "tools/report.h"
 
 namespace srjit {
-namespace {
-
-constexpr const char* kHintOfMinus = "; put -- before an expression that starts with a minus sign";
-
-/// Whether `app` has what addExpressionOptions() adds.
-bool takesExpressions(const CLI::App& app) { return app.get_option_no_throw(kExpressionsOption) != nullptr; }
-
-/// The library's words for an option without its value would list all values that it may have.
-std::string wordsOf(const CLI::Error& error) {
-  const std::string words = error.what();
-  const bool lacks_value = error.get_name() == "ArgumentMismatch" && words.ends_with(" missing");
-  return lacks_value ? words.substr(0, words.find(':')) + " needs a value" : words;
-}
-
-void checkUnknownWordsOf(const CLI::App& app) {
-  if (app.remaining_size() == 0) return;
-  for (const std::string& word : app.remaining()) {
-    if (word == "--") continue;
-    const char* what = word.starts_with('-') ? "unknown option " : "unexpected word ";
-    const bool maybe_expression = word.starts_with('-') && !word.starts_with("--") && takesExpressions(app);
-    throw CLI::ParseError(what + text::inQuotes(word) + (maybe_expression ? kHintOfMinus : ""),
-                          CLI::ExitCodes::ExtrasError);
-  }
-}
-
-constexpr const char* kLossOption = "--loss";
-
-}  // namespace
-
 std::optional<ExitStatus> parseCommandLine(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
@@ -52,29 +21,9 @@ std::optional<ExitStatus> parseCommandLine(CLI::App& app, int argc, const char* 
   return {};
 }
 
-std::vector<std::string> commandWords(int argc, const char* const* argv) {
-  std::vector<std::string> words;
-  bool options = true;  // until "--"
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    options = options && word != "--";
-    const bool no_value = options && word.starts_with("--") && word.find('=') == word.size() - 1;
-    if (no_value) word.pop_back();
-    words.push_back(std::move(word));
-    if (no_value) words.emplace_back();
-  }
-  std::ranges::reverse(words);
-  return words;
-}
-
-void checkUnknownWords(const CLI::App& app) {
-  checkUnknownWordsOf(app);
-  for (const CLI::App* const command : app.get_subcommands()) checkUnknownWordsOf(*command);
-}
-
 std::string usageMessage(const CLI::App* app, const CLI::Error& error) {
   constexpr std::size_t kLongest = 1000;
-  std::string line = "sr-jit: " + text::printable(wordsOf(error));
+  std::string line = "sr-jit: " + text::printable(usageWords(error));
   if (line.size() > kLongest) line = line.substr(0, kLongest) + "...";
   return CLI::FailureMessage::simple(app, CLI::Error(error.get_name(), line, error.get_exit_code()));
 }
@@ -118,36 +67,6 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
              "end after so many seconds with exit status 1 and a message, unless results are being written by then");
 }
 
-CLI::Option* addWholeNumber(CLI::App& app, const std::string& name, std::function<void(std::uint64_t)> store,
-                            const std::string& doc, std::uint64_t least, std::uint64_t most) {
-  const auto read = [least, most](const std::string& word) -> std::optional<std::uint64_t> {
-    std::uint64_t number = 0;
-    const char* const end = word.data() + word.size();
-    const auto [last, failed] = std::from_chars(word.data(), end, number);
-    const bool is_good = failed == std::errc() && last == end && least <= number && number <= most;
-    return is_good ? std::optional(number) : std::nullopt;
-  };
-  const auto check = [read, least, most](const std::string& word) {
-    return read(word) ? std::string()
-                      : fmt::format("{} is no whole number from {} to {}", text::inQuotes(word), least, most);
-  };
-  const auto take = [read, store = std::move(store)](const std::string& word) { store(read(word).value_or(0)); };
-  return app.add_option_function<std::string>(name, take, doc)->type_name("N")->check(check, "");
-}
-
-CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, const std::string& doc, double least,
-                       double most) {
-  const auto check = [least, most](const std::string& word) {
-    const Result<double> number = parseNumber(word);
-    if (number && least <= *number && *number <= most) return std::string();  // NaN is in no range
-    const bool has_end = most < std::numeric_limits<double>::max();
-    return fmt::format("{} is no number from {} {}", text::inQuotes(word), least,
-                       has_end ? fmt::format("to {}", most) : "on");
-  };
-  const auto take = [&value](const std::string& word) { value = parseNumber(word).value(); };
-  return app.add_option_function<std::string>(name, take, doc)->check(check, "")->default_str(fmt::format("{}", value));
-}
-
 void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc) {
   const auto check = [](const std::string& word) {
     const Result<double> seconds = parseNumber(word);
@@ -184,34 +103,12 @@ ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOpti
   return options.keep_going && worst == kBadInput ? kDone : worst;
 }
 
-void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
-  addNamed(app, "--math", math, kMathModes, "how faithfully kernels follow the expressions: docs/accuracy.md");
-  addNamed(app, "--precision", precision, kPrecisions, "the type that kernels compute in");
-}
-
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
   std::vector<std::pair<std::string, LossKind>> kinds;
   for (const LossInfo& info : allLosses()) {
     if (isInKernels(info.term) && !info.isScaled()) kinds.emplace_back(info.name, info.kind);
   }
-  return addChoice(app, kLossOption, kind, kinds, doc);
-}
-
-CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc,
-                           const std::function<bool(const LossInfo&)>& takes) {
-  std::string names;
-  for (const LossInfo& info : allLosses()) {
-    if (takes(info)) names += fmt::format("{}|", info.name);
-  }
-  return app.add_option(kLossOption, loss, doc)->type_name(names + "NAME:CONSTANT|EXPRESSION")->capture_default_str();
-}
-
-void readLoss(const std::string& text, LossOptions& options) {
-  Result<LossOptions> loss = parseLoss(text);
-  if (!loss && loss.error().where) throwError(showPlace(loss.error(), text, kLossOption, 1));
-  if (!loss) throw CLI::ValidationError(kLossOption, loss.error().message);
-  loss->nan = options.nan;
-  options = std::move(*loss);
+  return addChoice(app, "--loss", kind, kinds, doc);
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {

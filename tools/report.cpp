@@ -125,20 +125,6 @@ ExitStatus exitStatus(Errc code) noexcept {
   return kMachineFailure;
 }
 
-Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line) {
-  if (!error.where) {
-    error.message = fmt::format("{}:{}: {}", origin, line, error.message);
-    return error;
-  }
-  // withCaret counts lines of its text, which here is a single line of the file.
-  const std::size_t above = line - 1;
-  const std::string shown = withCaret(error, line_text, origin);
-  const std::string place = fmt::format("{}:{}:", origin, error.where->line);
-  error.where->line += above;
-  error.message = fmt::format("{}:{}:{}", origin, error.where->line, std::string_view(shown).substr(place.size()));
-  return error;
-}
-
 ExitStatus report(const Error& error) {
   if (process_end == ProcessEnd::kBegun) waitForEnd();
   tell("sr-jit: " + error.message + '\n');

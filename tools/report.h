@@ -22,11 +22,6 @@ enum ExitStatus : int {
 /// The exit status of a failure; the only place that decides it.
 ExitStatus exitStatus(Errc code) noexcept;
 
-/// `error` made complete for a reader of standard error: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret.
-/// `error.where` counts in `line_text`, which is line number `line` of `origin`; the result's place counts in the
-/// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".
-Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line);
-
 /// Prints the message to standard error, best effort, and gives the exit status. Does not return where
 /// endProcessAfter() ends the process.
 ExitStatus report(const Error& error);

@@ -1,5 +1,5 @@
 // The search for formulas, as srjit.SymbolicRegressor runs it.
-#include "tools/search/evolution.h"
+#include "tools/search/interface/options.h"
 
 #include <fmt/format.h>
 
@@ -9,14 +9,12 @@
 
 #include "core/bindings.h"
 #include "ir/text/latex.h"
-#include "runtime/loss_text.h"
 #include "tools/files/checkpoint.h"
 
 namespace srjit::python {
 
 namespace {
 
-using search::SearchOptions;
 using search::SearchState;
 using Clock = std::chrono::steady_clock;
 
@@ -113,10 +111,12 @@ nb::dict dictOf(const search::SearchResult& result, const ColumnNames& names, bo
   return dict;
 }
 
-/// The arrays are arguments, so they live until this returns.
+/// `begun`: of time.monotonic(). The arrays are arguments, so they live until this returns.
 nb::dict runSearch(const std::vector<Column>& columns, const Column& target, const std::optional<Column>& weights,
-                   const std::vector<std::string>& names, SearchOptions options, std::optional<std::string> checkpoint,
-                   std::optional<nb::callable> progress) {
+                   const std::vector<std::string>& names, const std::vector<std::string>& words, double begun,
+                   std::optional<std::string> checkpoint, std::optional<nb::callable> progress) {
+  search::SearchOptions options = search::parseSearchOptions(words).value();
+  options.begun = Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(begun)));
   const DataView data = viewOf(columns, target, weights, names);
   Attendant attendant(std::move(progress), data.names);
   CheckpointFile file(std::move(checkpoint));
@@ -134,43 +134,8 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
 }  // namespace
 
 void defineSearch(nb::module_& module) {
-  nb::class_<SearchOptions> options(module, "SearchOptions");
-  options.def(nb::init<>())
-      .def_rw("seconds", &SearchOptions::seconds)
-      // A time of time.monotonic().
-      .def_prop_rw("begun", nullptr,
-                   [](SearchOptions& of, double seconds) {
-                     using Time = search::Timekeeper::Clock::time_point;
-                     of.begun =
-                         Time(std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds)));
-                   })
-      .def_rw("generations", &SearchOptions::generations)
-      .def_rw("tol", &SearchOptions::enough)
-      .def_rw("seed", &SearchOptions::seed)
-      .def_rw("held_out", &SearchOptions::held_out)
-      .def_rw("islands", &SearchOptions::islands)
-      .def_rw("rows", &SearchOptions::rows)
-      .def_rw("links", &SearchOptions::links);
-  const auto define = [&](const char* name, auto set) { options.def_prop_rw(name, nullptr, set); };
-  define("operators",
-         [](SearchOptions& of, std::string_view text) { of.grammar.operators = search::parseOperators(text).value(); });
-  define("nesting",
-         [](SearchOptions& of, std::string_view text) { of.grammar.nesting = search::parseNesting(text).value(); });
-  define("self_nesting", [](SearchOptions& of, bool allow) { of.grammar.allow_self_nesting = allow; });
-  define("max_complexity", [](SearchOptions& of, std::size_t most) { of.grammar.max_complexity = most; });
-  define("variable_complexity", [](SearchOptions& of, unsigned cost) { of.grammar.variable_complexity = cost; });
-  define("constant_complexity", [](SearchOptions& of, unsigned cost) { of.grammar.constant_complexity = cost; });
-  define("loss", [](SearchOptions& of, std::string_view text) { of.loss = parseLoss(text).value(); });
-  define("population", [](SearchOptions& of, std::size_t size) { of.island.population = size; });
-  define("offspring", [](SearchOptions& of, std::size_t size) { of.island.offspring = size; });
-  define("device", [](SearchOptions& of, std::string device) { of.engine.device = std::move(device); });
-  define("choose", [](SearchOptions& of, std::string_view text) { of.choice = search::parseChoice(text).value(); });
-  define("precision", [](SearchOptions& of, std::string_view word) {
-    of.engine.precision = choiceOf("precision", word, kPrecisions);
-  });
-  define("threads", [](SearchOptions& of, unsigned threads) { of.engine.threads = threads; });
   module.def("search", runSearch, nb::arg("columns"), nb::arg("target"), nb::arg("weights").none(), nb::arg("names"),
-             nb::arg("options"), nb::arg("checkpoint").none(), nb::arg("progress").none());
+             nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none());
 }
 
 }  // namespace srjit::python

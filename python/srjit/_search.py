@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,45 +41,6 @@ class Found(NamedTuple):
     checkpoint_error: Exception | None
 
 
-# Options that are whole numbers, with the least of each, and positive numbers or shares.
-_COUNTS = {"generations": 1, "max_complexity": 1, "variable_complexity": 1, "constant_complexity": 1, "islands": 2,
-           "population": 2, "offspring": 1, "rows": 1, "threads": 0}
-_NUMBERS = ("seconds", "held_out", "tol")
-_WORDS = ("loss", "device", "precision")
-
-
-def options_of(seconds: float | None, **given: Any) -> Any:
-    """Options of the C++ search. Those that are None keep the library's defaults; without `seconds` there is no limit.
-
-    Raises:
-        ValueError, TypeError: A value that its option does not take.
-    """
-    options = _core.SearchOptions()
-    options.seconds = 0.0
-    for name, value in {"seconds": seconds, **given}.items():
-        if value is not None:
-            setattr(options, name, _checked(name, value))
-    return options
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name in _COUNTS:
-        return whole(value, name, _COUNTS[name])
-    if name in _NUMBERS:
-        return _number(value, name)
-    if name in _WORDS:
-        return text_of(value, name)
-    if name == "self_nesting":
-        return flag(value, name)
-    if name == "choose":
-        return choice_text(value)
-    if name in ("operators", "nesting"):
-        return ",".join(_texts(value, name))
-    if name == "links":
-        return [word for text in _texts(value, name) for word in text.replace(",", " ").split()]
-    return value
-
-
 def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
     """`value`, which is to be a whole number from `least` to `most`."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
@@ -90,14 +50,14 @@ def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
     return int(value)
 
 
-def choice_text(value: Any) -> str:
+def choice_text(value: Any, name: str = "choose") -> str:
     """What the C++ search chooses by. A function of the caller is asked afterwards, so it is as good as the default."""
     if callable(value):
         return "evidence"
     if not isinstance(value, str):
-        return str(whole(value, "choose", 1))
+        return str(whole(value, name, 1))
     if value not in ("evidence", "balance", "loss"):
-        raise InvalidError(f"choose is {value!r}, expected 'evidence', 'balance', 'loss', a complexity or a function of the "
+        raise InvalidError(f"{name} is {value!r}, expected 'evidence', 'balance', 'loss', a complexity or a function of the "
                            "formulas")
     return str(value)
 
@@ -109,23 +69,67 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def _number(value: Any, name: str) -> float:
+def _number(value: Any, name: str) -> str:
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         raise TypeError(f"{name} is of type {type(value).__name__}, expected a number")
-    if math.isnan(value) or value < 0 or (name == "seconds" and value == 0):
-        raise InvalidError(f"{name} is {value}, expected {'more than 0' if name == 'seconds' else '0 or more'}")
-    return float(value)
+    if name == "seconds" and not value > 0:
+        raise InvalidError(f"seconds is {value}, expected more than 0")
+    return repr(float(value))
 
 
-def _texts(value: Any, name: str) -> list[str]:
-    """The texts of a text, of several, or of a mapping from names to complexities."""
+def _list(value: Any, name: str) -> str:
+    """The list of the texts of a text, of several, or of a mapping from names to complexities."""
     if isinstance(value, str):
-        return [text_of(value, name)]
-    if isinstance(value, Mapping):
-        return [f"{text_of(key, f'a key of {name}')}:{cost}" for key, cost in value.items()]
-    if not isinstance(value, Iterable) or isinstance(value, bytes):
+        texts = [text_of(value, name)]
+    elif isinstance(value, Mapping):
+        texts = [f"{text_of(key, f'a key of {name}')}:{cost}" for key, cost in value.items()]
+    elif not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(f"{name} is of type {type(value).__name__}, expected a text or a list of texts")
-    return [text_of(text, f"a part of {name}") for text in value]
+    else:
+        texts = [text_of(text, f"a part of {name}") for text in value]
+    return ",".join(word for text in texts for word in text.replace(",", " ").split())
+
+
+# By keyword: the option of `sr-jit search`, and what makes a value a word: a function of value and keyword, or the least
+# of a whole number.
+_OPTIONS: dict[str, tuple[str, Any]] = {
+    "operators": ("--ops", _list),
+    "nesting": ("--nesting", _list),
+    "links": ("--links", _list),
+    "loss": ("--loss", text_of),
+    "choose": ("--choose", choice_text),
+    "self_nesting": ("--self-nesting", lambda value, name: str(flag(value, name)).lower()),
+    "max_complexity": ("--max-complexity", 1),
+    "variable_complexity": ("--variable-complexity", 1),
+    "constant_complexity": ("--constant-complexity", 1),
+    "seconds": ("--seconds", _number),
+    "generations": ("--generations", 1),
+    "tol": ("--enough", _number),
+    "seed": ("--seed", lambda value, _: str(value)),
+    "held_out": ("--held-out", _number),
+    "islands": ("--islands", 2),
+    "population": ("--population", 2),
+    "offspring": ("--offspring", 1),
+    "rows": ("--rows", 1),
+    "device": ("--device", text_of),
+    "precision": ("--precision", text_of),
+    "threads": ("--threads", 0),
+}
+
+
+def options_of(seconds: float | None, **given: Any) -> list[str]:
+    """Words of `sr-jit search` for these options. Those that are None keep its defaults; without `seconds` there is no limit.
+
+    Raises:
+        ValueError, TypeError: A value whose type its option does not take.
+    """
+    words = ["--seconds=0"] if seconds is None else []
+    for name, value in {"seconds": seconds, **given}.items():
+        if value is not None:
+            option, word_of = _OPTIONS[name]
+            word = str(whole(value, name, word_of)) if isinstance(word_of, int) else word_of(value, name)
+            words.append(f"{option}={word}")
+    return words
 
 
 class ProgressLines:
@@ -143,14 +147,20 @@ class ProgressLines:
               f"{best.expression}", file=sys.stderr, flush=True)
 
 
-def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Any,
-               checkpoint: Any, verbose: Any) -> Found:
-    """Searches until a limit is reached or Ctrl-C is pressed.
+def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Sequence[str],
+               begun: float, checkpoint: Any, verbose: Any) -> Found:
+    """Searches until a limit is reached or Ctrl-C is pressed. `begun`, of time.monotonic(), is when its time began.
 
     Raises:
         ValueError: Data or options that do not fit; no formula has a finite loss.
     """
     path = None if checkpoint is None else os.fsdecode(checkpoint)
-    found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), options, path,
-                         ProgressLines() if verbose else None)
+    try:
+        found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), list(options), begun, path,
+                             ProgressLines() if verbose else None)
+    except InvalidError as problem:
+        for name, (option, _) in _OPTIONS.items():
+            if str(problem).startswith(f"{option}:"):  # the message names the command's option
+                raise InvalidError(name + str(problem)[len(option):], problem.code, problem.where) from None
+        raise
     return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

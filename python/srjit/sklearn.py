@@ -283,8 +283,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise InvalidError(f"outside is {self.outside!r}, expected 'formula', 'clamp' or 'nan'")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         options = self._options(y)
-        options.begun = begun
-        found = run_search(X, y, weights, self._names(), options, self.checkpoint, flag(self.verbose, "verbose"))
+        found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, flag(self.verbose, "verbose"))
         self.front_ = found.front
         self.box_ = _widened(X)
         self.chosen_ = self._choice(found)
@@ -373,7 +372,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                           f"{found.front[0].complexity}: it predicts", RuntimeWarning, stacklevel=3)
         return found.front[found.chosen]
 
-    def _options(self, y: np.ndarray) -> Any:
+    def _options(self, y: np.ndarray) -> list[str]:
         if self.random_state is None and self.checkpoint is not None:
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         # A constant target has no variance to divide by.

@@ -12,7 +12,7 @@
 #include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/report.h"
-#include "tools/search/link.h"
+#include "tools/search/interface/options.h"
 #include "tools/search/report.h"
 #include "tools/search/rows.h"
 
@@ -22,8 +22,7 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::string loss = "nmse", nesting, choose = "evidence";
-  std::optional<std::string> operators, checkpoint, plot;
+  std::optional<std::string> checkpoint, plot;
   bool latex = false;
 };
 
@@ -78,26 +77,6 @@ const char* wordsOf(search::SearchEnd end) {
   __builtin_unreachable();
 }
 
-/// The list in the text of an option.
-template <class List>
-List readList(Result<List> list, const std::string& text, const char* option) {
-  if (!list) throwError(showPlace(list.error(), text, option, 1));
-  return *std::move(list);
-}
-
-/// Reads the options that are texts.
-void readTexts(SearchCommand& options) {
-  search::GrammarOptions& grammar = options.search.grammar;
-  readLoss(options.loss, options.search.loss);
-  options.search.choice = search::parseChoice(options.choose).value();
-  if (options.operators) {
-    grammar.operators = readList(search::parseOperators(*options.operators), *options.operators, "--ops");
-  }
-  if (!options.nesting.empty()) {
-    grammar.nesting = readList(search::parseNesting(options.nesting), options.nesting, "--nesting");
-  }
-}
-
 /// The plot of the chosen formula over all rows.
 std::string plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
                      const std::string& target_name) {
@@ -132,7 +111,6 @@ void checkRows(const DataView& data, const EvaluationOptions& options) {
 
 ExitStatus runSearch(SearchCommand options) {
   options.search.begun = search::Timekeeper::Clock::now();
-  readTexts(options);
   const EvaluationOptions& evaluation = options.evaluation;
   const DataTable table = readTable(evaluation);
   const Roles roles = assignRoles(table, evaluation.target, evaluation.weights).value();
@@ -175,77 +153,6 @@ ExitStatus runSearch(SearchCommand options) {
   return kDone;
 }
 
-void addGrammarOptions(CLI::App& app, SearchCommand& options) {
-  search::GrammarOptions& grammar = options.search.grammar;
-  std::string usual;
-  for (const search::OperatorUse& use : search::defaultOperators()) {
-    usual += (usual.empty() ? "" : ",") + std::string(infoOf(use.op).name);
-  }
-  app.add_option("--ops", options.operators,
-                 "the operators, each with its complexity where that is not 1: add,mul,sqrt:2")
-      ->type_name("LIST")
-      ->default_str(usual);
-  const auto addComplexity = [&](const char* name, auto& value, const char* doc) {
-    addCount(app, name, value, doc, 1, search::kMostComplexity);
-  };
-  addComplexity("--max-complexity", grammar.max_complexity, "complexity of a formula at most");
-  addComplexity("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
-  addComplexity("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
-  app.add_option("--nesting", options.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")
-      ->type_name("OUTER:INNER:MOST,...");
-  app.add_flag("--self-nesting", grammar.allow_self_nesting,
-               "let functions such as exp and sin stand within one of the same name");
-  std::string links;
-  for (const search::Link& link : search::allLinks()) links += (links.empty() ? "" : ",") + std::string(link.name);
-  app.add_option("--links", options.search.links,
-                 "functions g of the target y, for which g(y) = a + b f is searched: some of " + links)
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->option_text("LIST=those that the target and the operators admit");
-  const auto addTexts = [&](const char* name, std::vector<std::string>& texts, const char* doc, const char* type) {
-    app.add_option(name, texts, doc)
-        ->type_name(type)
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  };
-  addTexts("--guess", options.search.guesses, "a formula to begin with; several: give the option again", "FORMULA");
-  addTexts("--define", options.search.definitions, "an operator as an expression: 'mm(x, y) = x/(x + y)'",
-           "DEFINITION");
-  app.add_option(
-         "--template", options.search.form,
-         "the form of all formulas: functions of columns that are searched, constants p0, p1, ..., and p0[COLUMN], "
-         "one for each value of a column: 'f(a, b) + p0[kind]*g(c)'")
-      ->type_name("FORM");
-  addCount(app, "--top", options.search.top, "formulas to show of each complexity, at most", 1, 1000);
-}
-
-void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
-  addNumber(app, "--seconds", options.seconds, "search for so long, the data's loading included; 0: without a limit")
-      ->type_name("S");
-  addCount(app, "--generations", options.generations, "and for so many generations; 0: without a limit");
-  addNumber(app, "--enough", options.enough,
-            "end when a formula leaves no more than this share of the target's variance; for losses other than of "
-            "squared errors, when its loss is that of errors of so small a variance")
-      ->type_name("SHARE");
-  addCount(app, "--seed", options.seed, "of all random numbers");
-  addNumber(app, "--held-out", options.held_out,
-            fmt::format("keep this share of the rows for judging, 0 to {}", search::kMostHeldOut), 0,
-            search::kMostHeldOut)
-      ->type_name("SHARE");
-  const auto addSize = [&](const char* name, auto& value, unsigned least, const char* doc) {
-    addCount(app, name, value, doc, least, 10'000'000);
-  };
-  addSize("--islands", options.islands, 2, "populations that evolve apart");
-  addSize("--population", options.island.population, 2, "trees of an island");
-  addSize("--offspring", options.island.offspring, 1, "new trees of an island in a generation");
-  addSize("--patience", options.island.patience, 1, "generations without progress after which an island begins anew");
-  addCount(app, "--rows", options.rows, "rows by which islands select")
-      ->default_str(fmt::format("{} on a CPU, {} on a GPU", search::kSelectionRowsOnCpu, search::kSelectionRowsOnGpu));
-  addSize("--fit-iterations", options.fit_iterations, 1, "passes of a fit of constants");
-  addNumber(app, "--fit-share", options.fit_share, "of the new trees, whose constants may be fitted", 0, 1)
-      ->type_name("SHARE");
-}
-
 }  // namespace
 
 Runner defineSearch(CLI::App& app) {
@@ -253,18 +160,7 @@ Runner defineSearch(CLI::App& app) {
   addDataOptions(app, options->evaluation);
   addDropMissingOption(app, options->evaluation);
   app.get_option("--target")->required();
-  addLossOption(app, options->loss,
-                "what is minimised, by name, with a constant as in huber:1.5, or the weighted mean of an expression "
-                "over the prediction f, the target y and the weight w; links are for losses of squared errors",
-                search::canMinimise);
-  addGrammarOptions(app, *options);
-  addEffortOptions(app, options->search);
-  app.add_option(
-         "--choose", options->choose,
-         "the formula to show: that of the largest evidence; the simplest within 5 % of the least loss; that of "
-         "the least loss, of a complexity of N at most")
-      ->type_name("evidence|balance|loss|N")
-      ->capture_default_str();
+  search::addSearchOptions(app, options->search);
   addOutOption(app, options->evaluation.out);
   CLI::Option* latex = app.add_flag("--latex", options->latex, "write a table in LaTeX");
   addJsonOption(app, options->evaluation.json);

@@ -12,6 +12,7 @@
 #include "tools/files/data.h"
 #include "tools/files/read.h"
 #include "tools/report.h"
+#include "tools/values.h"
 
 namespace srjit {
 namespace {

@@ -174,19 +174,4 @@ void appendJsonNumber(std::string& text, double value, Precision precision) {
   text += mark;
 }
 
-Result<double> parseNumber(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r";
-  std::string_view digits = text;
-  digits.remove_prefix(std::min(digits.find_first_not_of(kSpaces), digits.size()));
-  digits = digits.substr(0, digits.find_last_not_of(kSpaces) + 1);
-  // from_chars() takes no plus sign.
-  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
-  double value = 0;
-  const text::NumberFault fault = text::readNumber(digits, value);
-  if (fault == text::NumberFault::kNone && digits.back() != ')') return value;  // ')' ends a NaN with a payload
-  const bool beyond = fault == text::NumberFault::kOutOfRange;
-  return Error{
-      Errc::kInvalid, fmt::format("{} {}", text::inQuotes(text), beyond ? text::kBeyondDouble : "is not a number"), {}};
-}
-
 }  // namespace srjit

@@ -86,8 +86,4 @@ void appendNumber(std::string& text, double value, Precision precision);
 /// The same for JSON, where those three become strings.
 void appendJsonNumber(std::string& text, double value, Precision precision);
 
-/// The number that all of `text` spells (spaces around it allowed): decimal, inf, infinity or nan. kInvalid if it is
-/// none or out of the range of a double (1e400, 1e-400); the message starts with the quoted text.
-Result<double> parseNumber(std::string_view text);
-
 }  // namespace srjit

@@ -71,7 +71,7 @@ struct SearchOptions {
   LossOptions loss = {.kind = LossKind::kNmse};
   std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
   /// Texts in infix, which are read with the names of the data: start formulas of the target, whose parameters begin
-  /// as 1; definitions and a form (given.h) beside those of `grammar`. With a form trees are not scaled, and there are
+  /// as 1; definitions and a form (trees/form.h) beside those of `grammar`. With a form trees are not scaled, and there are
   /// no links.
   std::vector<std::string> guesses = {}, definitions = {};
   std::optional<std::string> form = {};

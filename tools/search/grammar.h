@@ -13,7 +13,7 @@
 #include "ir/expression.h"
 #include "ir/ops.h"
 #include "passes/shorten/forms.h"
-#include "tools/search/given.h"
+#include "tools/search/trees/form.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {

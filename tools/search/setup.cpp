@@ -100,12 +100,12 @@ Grammar grammarOf(const SearchOptions& options, const DataView& data) {
   GrammarOptions grammar = options.grammar;
   for (const std::string& text : options.definitions) {
     Result<Definition> definition = parseDefinition(text);
-    if (!definition) throwError(showPlace(definition.error(), text, "definition", 1));
+    if (!definition) throwError(showPlace(definition.error(), text, "--define", 1));
     grammar.definitions.push_back(*std::move(definition));
   }
   if (options.form) {
     Result<Form> form = Form::parse(*options.form, data);
-    if (!form) throwError(showPlace(form.error(), *options.form, "form", 1));
+    if (!form) throwError(showPlace(form.error(), *options.form, "--template", 1));
     grammar.form = std::make_shared<const Form>(*std::move(form));
   }
   return Grammar::create(std::move(grammar), data.columns.size()).value();
@@ -115,7 +115,7 @@ Grammar grammarOf(const SearchOptions& options, const DataView& data) {
 std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& data, const Grammar& grammar) {
   std::vector<Expression> guesses;
   for (const std::string& text : options.guesses) {
-    const auto refuseAt = [&](const Error& error) { throwError(showPlace(error, text, "guess", 1)); };
+    const auto refuseAt = [&](const Error& error) { throwError(showPlace(error, text, "--guess", 1)); };
     const Result<Expression> parsed = parse(text, Language::kInfix, data.names);
     if (!parsed) refuseAt(parsed.error());
     if (parsed->variableCount() > data.columns.size()) {

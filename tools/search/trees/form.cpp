@@ -1,4 +1,4 @@
-#include "tools/search/given.h"
+#include "tools/search/trees/form.h"
 
 #include <algorithm>
 #include <numeric>
