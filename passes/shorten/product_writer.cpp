@@ -139,7 +139,10 @@ Written Writer::writeFreshPower(double factor, const Power& power) {
     return writePower(inner, {power.base, own});
   };
   const Written plain = one(1);
-  Written best = apply(Op::kPow, plain, number(exponent));
+  // So that x^1.5 is written for sqrt(cube(x)), which costs the same.
+  Written own = number(exponent);
+  if (own.effort == 1) own.effort = 0;
+  Written best = apply(Op::kPow, plain, own);
   const bool is_whole = isWhole(exponent);
   if (is_whole && exponent <= kMostWholePower) {
     if (isEven(exponent)) {

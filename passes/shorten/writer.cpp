@@ -190,6 +190,15 @@ Written Writer::writeExponential(const Value& exponent) {
   if (exponent.factor != 1 && std::isnormal(base) && is_same && decimalDigits(base) <= kMostBaseDigits) {
     take(best, apply(Op::kPow, number(base), write({1, exponent.term})));
   }
+  // exp(v log u) is u^v.
+  std::vector<Power> powers = forms_.powersOf(exponent.term);
+  const auto logarithm = std::ranges::find_if(
+      powers, [&](const Power& power) { return power.exponent == 1 && forms_.isFunction(power.base, Op::kLog); });
+  if (logarithm != powers.end()) {
+    const Written base = write(forms_.term(logarithm->base).values[0]);
+    powers.erase(logarithm);
+    take(best, apply(Op::kPow, base, write(forms_.product(exponent.factor, std::move(powers)))));
+  }
   for (const auto& [op, factor] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
     if (std::fabs(exponent.factor) != factor) continue;
     take(best, apply(op, apply(Op::kExp, write({exponent.factor / factor, exponent.term}))));

@@ -162,6 +162,10 @@ Grammar::Grammar(GrammarOptions options, std::size_t variables)
     useOf(op) = useOf(source);
     roles_[at(op)] = source;
   }
+  if (!useOf(Op::kPow).is_writable && has(Op::kExp) && has(Op::kLog)) {
+    useOf(Op::kPow) = useOf(Op::kExp);
+    roles_[at(Op::kPow)] = Op::kExp;
+  }
   for (std::size_t op = 0; op < kOpCount; ++op) writable_[op] = useOf(static_cast<Op>(op)).is_writable;
   limits_ = options_.nesting;
   if (!options_.allow_self_nesting) {
