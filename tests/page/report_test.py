@@ -141,6 +141,10 @@ class ReportTest(unittest.TestCase):
         self.page.press("ArrowRight")
         self.assertEqual(self.shown(), len(self.front) - 1)
         self.assertTrue(self.page.value("document.activeElement.matches('circle.dot.shown')"))
+        self.page.value("document.querySelector('#formula button').focus()")
+        self.page.press("Enter")
+        self.page.press("Enter")
+        self.assertEqual(self.shown(), len(self.front) - 3)
 
     def test_looks(self):
         paper = "getComputedStyle(document.body).backgroundColor"

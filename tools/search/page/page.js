@@ -32,8 +32,9 @@
       if (command === "frac") return make("mfrac", {}, argument(), argument());
       if (command === "sqrt") return tokens[at] === "[" ? (++at, ((index) => make("mroot", {}, argument(), index))(row("]"))) : make("msqrt", {}, argument());
       if (command === "left") {
-        const open = fence(), inner = row("\\right");
-        return make("mrow", {}, sign(open), inner, sign(fence()));
+        // Fonts without glyphs for mathematics draw fences that stretch too large.
+        const open = fence(), inner = row("\\right"), look = {stretchy: inner.querySelector("mfrac, msqrt, mroot, mtable") !== null};
+        return make("mrow", {}, sign(open, look), inner, sign(fence(), look));
       }
       if (command === "begin") {
         const lines = [];
@@ -132,14 +133,15 @@
 
   const panel = make("div", {class: "panel", "aria-live": "polite"});
   function showFormula() {
-    const formula = front[at];
+    const formula = front[at], focused = [...panel.querySelectorAll("button")].indexOf(document.activeElement);
     panel.replaceChildren(
       make("div", {class: "bar"}, make("h3", {}, formula.chosen ? "The chosen formula" : `Formula of complexity ${formula.complexity}`),
         step(-1, "← simpler"), step(1, "longer →"), formula.chosen ? null : backButton()),
-      make("div", {class: "formula scroll", tabindex: 0, role: "group", "aria-label": "formula"}, typeset(`${latexName(data.target)} = ${formula.latex}`)),
+      make("div", {class: `formula scroll${formula.latex.length > 90 ? " long" : ""}`, tabindex: 0, role: "group", "aria-label": "formula"}, typeset(`${latexName(data.target)} = ${formula.latex}`)),
       make("dl", {}, ...numbers.map((key) => make("div", {}, make("dt", {}, names[key] || key), make("dd", {}, value(formula, key))))),
       copied(formula.formula),
       make("details", {}, make("summary", {}, "LaTeX"), copied(formula.latex)));
+    panel.querySelectorAll("button")[focused]?.focus();
   }
   /** A name of a column as LaTeX that typeset() shows as it is. */
   const latexName = (name) => `\\text{${name.replace(/[\\{}]/g, "\\$&")}}`;
@@ -177,7 +179,8 @@
           class: `dot${formula.chosen ? " chosen" : ""}${i === at ? " shown" : ""}`, cx: X(formula.complexity), cy: Y(drawn(formula)), r: i === at || formula.chosen ? 7 : 5.5,
           tabindex: i === at ? 0 : -1, role: "button", "aria-pressed": i === at, "aria-label": `${titled(formula)}: ${formula.formula}`,
         });
-        const tell = () => showTip(frontPlace, X(formula.complexity), Y(drawn(formula)), typeset(formula.latex), make("p", {}, titled(formula)));
+        const tell = () => showTip(frontPlace, X(formula.complexity), Y(drawn(formula)),
+          formula.formula.length < 45 ? typeset(formula.latex) : make("code", {}, formula.formula), make("p", {}, titled(formula)));
         dot.addEventListener("pointerenter", tell);
         dot.addEventListener("focus", tell);
         dot.addEventListener("pointerleave", hideTip);
@@ -256,8 +259,8 @@
   if (front.length) {
     const chart = (title, place, ...more) => make("div", {class: "panel"}, make("h3", {}, title), place, ...more);
     addSection("formula", "Formula", null, panel);
-    addSection("charts", "Front and predictions", null, make("div", {class: "grid"},
-      chart("Front", frontPlace, make("p", {class: "note"}, "Each formula has a smaller loss than all simpler ones; the ring is the chosen one. Click one, or use the arrow keys, to see its predictions.")),
+    addSection("charts", "Front", null, make("div", {class: "grid"},
+      chart("Losses", frontPlace, make("p", {class: "note"}, "Each formula has a smaller loss than all simpler ones; the ring is the chosen one. Click one, or use the arrow keys, to see its predictions.")),
       chart("Predictions", fitPlace, fitNote)));
     addSection("residuals", "Residuals", "Target less prediction. A pattern over a column is what the formula misses.", make("div", {class: "panel"},
       make("div", {class: "bar"}, make("label", {for: "over"}, "over"), select, data.columns_left_out ? make("span", {class: "note"}, `${data.columns_left_out} more columns are left out`) : null), restPlace,

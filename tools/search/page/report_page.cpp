@@ -31,13 +31,15 @@ Json drawnValues(std::size_t rows, int digits, const At& at) {
 
 Json quantilesOf(std::vector<double> values) {
   Json quantiles = Json::array();
-  std::ranges::sort(values);
+  auto from = values.begin();
   for (const double share : {.025, .25, .5, .75, .975}) {
     if (values.empty()) break;
     const double place = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const double high = values[std::min(below + 1, values.size() - 1)];
-    quantiles.push_back(rounded(std::lerp(values[below], high, place - std::floor(place)), 6));
+    const auto below = values.begin() + static_cast<std::ptrdiff_t>(place);
+    std::nth_element(from, below, values.end());
+    const double high = below + 1 == values.end() ? *below : *std::min_element(below + 1, values.end());
+    quantiles.push_back(rounded(std::lerp(*below, high, place - std::floor(place)), 6));
+    from = below;
   }
   return quantiles;
 }
