@@ -126,8 +126,7 @@
 
   let at = Math.max(0, front.findIndex((formula) => formula.chosen));
   const names = {complexity: "complexity", loss: data.loss, held_out: "loss held out", r2: "R²", bic: "BIC"};
-  const hidden = ["open_rows"];
-  const numbers = Object.keys(front[0] || {}).filter((key) => !hidden.includes(key) && front.some((formula) => finite(formula[key])));
+  const numbers = Object.keys(front[0] || {}).filter((key) => key !== "open_rows" && front.some((formula) => finite(formula[key])));
   const value = (formula, key) => (finite(formula[key]) ? number(key === "r2" ? Number(formula[key].toFixed(6)) : formula[key], key === "r2" ? 6 : 4) : "–");
   const titled = (formula) => `complexity ${formula.complexity}, ${data.loss} ${number(formula.loss)}${formula.chosen ? ", chosen" : ""}`;
 
@@ -137,24 +136,18 @@
     panel.replaceChildren(
       make("div", {class: "bar"}, make("h3", {}, formula.chosen ? "The chosen formula" : `Formula of complexity ${formula.complexity}`),
         step(-1, "← simpler"), step(1, "longer →"), formula.chosen ? null : backButton()),
-      make("div", {class: `formula scroll${formula.latex.length > 90 ? " long" : ""}`, tabindex: 0, role: "group", "aria-label": "formula"}, typeset(`${latexName(data.target)} = ${formula.latex}`)),
+      make("div", {class: `formula scroll${formula.latex.length > 90 ? " long" : ""}`, tabindex: 0, role: "group", "aria-label": "formula"}, typeset(`\\text{${data.target.replace(/[\\{}]/g, "\\$&")}} = ${formula.latex}`)),
       make("dl", {}, ...numbers.map((key) => make("div", {}, make("dt", {}, names[key] || key), make("dd", {}, value(formula, key))))),
       copied(formula.formula),
       make("details", {}, make("summary", {}, "LaTeX"), copied(formula.latex)));
     panel.querySelectorAll("button")[focused]?.focus();
   }
-  /** A name of a column as LaTeX that typeset() shows as it is. */
-  const latexName = (name) => `\\text{${name.replace(/[\\{}]/g, "\\$&")}}`;
-  function button(text, press) {
-    const made = make("button", {type: "button"}, text);
+  function button(text, press, disabled) {
+    const made = make("button", {type: "button", disabled}, text);
     made.addEventListener("click", press);
     return made;
   }
-  function step(by, text) {
-    const made = button(text, () => choose(at + by));
-    made.disabled = !front[at + by];
-    return made;
-  }
+  const step = (by, text) => button(text, () => choose(at + by), front[at + by] ? undefined : "");
   const backButton = () => button("back to the chosen one", () => choose(front.findIndex((formula) => formula.chosen)));
   function copied(text) {
     const made = button("copy", () => navigator.clipboard?.writeText(text).then(() => (made.textContent = "copied")));
@@ -229,9 +222,6 @@
   // ---- The table
 
   const body = make("tbody");
-  function drawTable() {
-    [...body.rows].forEach((row, i) => (i === at ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current")));
-  }
   function makeTable() {
     body.append(...front.map((formula, i) => {
       const row = make("tr", {}, ...numbers.map((key, k) => make("td", {class: "number"}, k ? value(formula, key) : button(value(formula, key), () => choose(i)))),
@@ -251,7 +241,7 @@
     at = i;
     showFormula();
     drawAll();
-    drawTable();
+    [...body.rows].forEach((row, i) => (i === at ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current")));
   }
 
   document.title = `${data.target} · sr-jit search`;

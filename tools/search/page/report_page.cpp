@@ -44,20 +44,6 @@ Json quantilesOf(std::vector<double> values) {
   return quantiles;
 }
 
-/// The columns that formulas use, then the others.
-std::vector<std::size_t> columnOrder(const std::vector<Expression>& formulas, std::size_t count) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::vector<char> used(count, 0);
-  for (const Expression& formula : formulas) {
-    for (const Token& token : formula.tokens()) {
-      if (token.kind == Token::Kind::kVariable && token.index < count) used[token.index] = 1;
-    }
-  }
-  std::ranges::stable_partition(order, [&](std::size_t column) { return used[column] != 0; });
-  return order;
-}
-
 }  // namespace
 
 Result<Json> reportData(const Engine& engine, const Report& report) {
@@ -75,8 +61,8 @@ Result<Json> reportData(const Engine& engine, const Report& report) {
             {"front", report.front}};
   const Result<Dataset> uploaded = engine.upload(data);
   if (!uploaded) return uploaded.error();
-  std::vector<Expression> formulas;
   std::vector<double> residuals(rows), finite;
+  std::vector<char> used(data.columns.size(), 0);
   for (Json& row : made["front"]) {
     Result<Expression> formula = parse(row["formula"].get<std::string>(), Language::kInfix, data.names);
     if (!formula) return formula.error();
@@ -90,9 +76,14 @@ Result<Json> reportData(const Engine& engine, const Report& report) {
     row["residuals"] = drawnValues(rows, 5, [&](std::size_t i) { return residuals[i]; });
     row["open_rows"] = rows - finite.size();
     row["quantiles"] = quantilesOf(finite);
-    formulas.push_back(*std::move(formula));
+    for (const Token& token : formula->tokens()) {
+      if (token.kind == Token::Kind::kVariable) used[token.index] = 1;
+    }
   }
-  for (const std::size_t column : columnOrder(formulas, data.columns.size())) {
+  std::vector<std::size_t> order(used.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_partition(order, [&](std::size_t column) { return used[column] != 0; });
+  for (const std::size_t column : order) {
     if (made["columns"].size() == kMostDrawnColumns) break;
     made["columns"].push_back(
         {{"name", column < data.names.size() ? data.names[column] : fmt::format("x{}", column)},
