@@ -18,7 +18,6 @@
 #include "runtime/code/makers.h"
 #include "runtime/cuda/context.h"
 #include "runtime/tiers/direct_self_test.h"
-#include "tools/search/report.h"
 
 namespace srjit {
 namespace {
@@ -80,11 +79,6 @@ Finding found(std::string name, const Result<std::string>& what, std::string nee
 Finding program(std::string name, const std::string& path, std::string needed_for) {
   if (path.empty()) return piece(std::move(name), path, std::move(needed_for));
   return found(std::move(name), describeProgram(path), std::move(needed_for));
-}
-
-Finding gnuplot() {
-  const Result<std::string> path = search::findGnuplot();
-  return program("gnuplot", path ? *path : "", "the plots of sr-jit search");
 }
 
 std::string deviceText(const DeviceLimits& device) {
@@ -174,7 +168,6 @@ std::vector<Finding> inspectMachine() {
       program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
       program("nvdisasm", toolkit.nvdisasm, "sass without --tier direct"),
-      gnuplot(),
       kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();

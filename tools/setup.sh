@@ -16,8 +16,7 @@ SRJIT_TEST_PACKAGES=(
   lld-19                          # links what clang compiles: quickly, and fuzz targets without unused functions
   llvm-19                         # llvm-profdata and llvm-cov, for coverage
   clang-format-19 clang-tidy-19
-  gnuplot-nox                     # draws the plots of sr-jit search
-  chromium                        # shows the page of sr-jit explain
+  chromium                        # shows the pages of sr-jit explain and search
 )
 # For the Python package (tools/python.sh), and for its tests.
 SRJIT_WHEEL_PACKAGES=(python3-dev python3-venv)

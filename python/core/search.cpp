@@ -10,6 +10,8 @@
 #include "core/bindings.h"
 #include "ir/text/latex.h"
 #include "tools/files/checkpoint.h"
+#include "tools/files/output.h"
+#include "tools/search/page/report_page.h"
 
 namespace srjit::python {
 
@@ -24,6 +26,12 @@ nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
                         print(formula.expression, Language::kInfix, names), text::latexText(formula.expression, names),
                         formula.evidence, formula.bic, formula.r2);
+}
+
+nb::list listOf(const search::Front& front, const ColumnNames& names) {
+  nb::list formulas;
+  for (const search::Formula& formula : front.formulas()) formulas.append(tupleOf(formula, names));
+  return formulas;
 }
 
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
@@ -48,7 +56,10 @@ class Attendant {
     const search::Formula* const best = state.front.chosen();
     if (!tell_ || now < next_report_ || best == nullptr || is_interrupted_ || error_ != nullptr) return;
     next_report_ = now + kBetweenReports;
-    attend([&] { (*tell_)(state.seconds, state.generations, tupleOf(*best, names_)); });
+    attend([&] {
+      (*tell_)(state.seconds, state.generations, state.candidates, listOf(state.front, names_),
+               best - state.front.formulas().data());
+    });
   }
 
   /// With the GIL, after the search: throws the exception, unless it was KeyboardInterrupt. Gives whether it was that.
@@ -96,10 +107,8 @@ const char* nameOf(search::SearchEnd end, bool is_interrupted) {
 nb::dict dictOf(const search::SearchResult& result, const ColumnNames& names, bool is_interrupted,
                 const Status& checkpoint) {
   const search::Front& front = result.state.front;
-  nb::list formulas;
-  for (const search::Formula& formula : front.formulas()) formulas.append(tupleOf(formula, names));
   nb::dict dict;
-  dict["front"] = formulas;
+  dict["front"] = listOf(front, names);
   dict["chosen"] = front.empty() ? -1 : front.chosen() - front.formulas().data();
   dict["seconds"] = result.state.seconds;
   dict["generations"] = result.state.generations;
@@ -131,11 +140,25 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   return dictOf(result, data.names, attendant.finish(), file.status());
 }
 
+void writeReport(const std::string& path, const std::vector<Column>& columns, const Column& target,
+                 const std::vector<std::string>& names, std::string_view front, std::string target_name,
+                 std::string loss_name, std::string command, std::vector<std::string> facts) {
+  const search::Report report{parseJson(front).value(), viewOf(columns, target, {}, names),
+                              std::move(target_name),   std::move(loss_name),
+                              std::move(command),       std::move(facts)};
+  const nb::gil_scoped_release free;
+  OutputFile out = OutputFile::create(path).value();
+  const Engine engine = Engine::create({.device = "cpu", .precision = Precision::kF64}).value();
+  out.write(search::reportPage(engine, report).value());
+  out.publish().value();
+}
+
 }  // namespace
 
 void defineSearch(nb::module_& module) {
   module.def("search", runSearch, nb::arg("columns"), nb::arg("target"), nb::arg("weights").none(), nb::arg("names"),
              nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none());
+  module.def("write_report", writeReport);
 }
 
 }  // namespace srjit::python

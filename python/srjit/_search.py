@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,13 +141,45 @@ class ProgressLines:
     def __init__(self) -> None:
         self._shown = ""
 
-    def __call__(self, seconds: float, generations: int, formula: tuple[Any, ...]) -> None:
-        best = Formula(*formula)
+    def __call__(self, seconds: float, generations: int, candidates: int, front: list[tuple[Any, ...]], chosen: int) -> None:
+        best = Formula(*front[chosen])
         if best.expression == self._shown:
             return
         self._shown = best.expression
         print(f"srjit: {seconds:.1f} s, {generations} generations: loss {best.loss:.4g}, complexity {best.complexity}: "
               f"{best.expression}", file=sys.stderr, flush=True)
+
+
+class ProgressTable:
+    """Shows the time, trees per second and the front so far in a notebook, in one place that changes."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display
+
+        self._html = HTML
+        self._place = display(HTML(""), display_id=True)
+
+    def __call__(self, seconds: float, generations: int, candidates: int, front: list[tuple[Any, ...]], chosen: int) -> None:
+        rows = "".join(f"<tr><td>{one.complexity}</td><td>{one.loss:.4g}</td><td style='text-align: left'>"
+                       f"<code>{escape(one.expression)}</code>{' (chosen)' if i == chosen else ''}</td></tr>"
+                       for i, one in enumerate(Formula(*formula) for formula in front))
+        self._place.update(self._html(
+            f"<p>{seconds:.1f} s, {generations} generations, {candidates / max(seconds, 1e-3):.3g} trees per second</p><table>"
+            f"<tr><th>complexity</th><th>loss</th><th style='text-align: left'>formula</th></tr>{rows}</table>"))
+
+
+def _progress() -> ProgressLines | ProgressTable:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return ProgressTable() if shell is not None and "IPKernelApp" in shell.config else ProgressLines()
+
+
+def write_report(path: Any, X: np.ndarray, y: np.ndarray, names: Sequence[str], front: Sequence[Formula], chosen: Formula,
+                 *words: Any) -> None:
+    """Writes the page of a search; `words` are the names of target and loss, the command, and a list of facts."""
+    rows = [{**one._asdict(), "formula": one.expression, "chosen": one is chosen} for one in front]
+    finite = [{key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+              for row in rows]
+    _core.write_report(os.fsdecode(path), columns_of(X), column_of(y, "y"), list(names), json.dumps(finite), *words)
 
 
 def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Sequence[str],
@@ -155,12 +190,15 @@ def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: 
         ValueError: Data or options that do not fit; no formula has a finite loss.
     """
     path = None if checkpoint is None else os.fsdecode(checkpoint)
+    progress = _progress() if verbose else None
     try:
         found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), list(options), begun, path,
-                             ProgressLines() if verbose else None)
+                             progress)
     except InvalidError as problem:
         for name, (option, _) in _OPTIONS.items():
             if str(problem).startswith(f"{option}:"):  # the message names the command's option
                 raise InvalidError(name + str(problem)[len(option):], problem.code, problem.where) from None
         raise
+    if isinstance(progress, ProgressTable):  # whose constants are rounded now
+        progress(found["seconds"], found["generations"], found["candidates"], found["front"], found["chosen"])
     return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

@@ -17,7 +17,7 @@ from ._errors import InvalidError
 from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
-from ._search import Formula, flag, options_of, run_search, whole
+from ._search import Formula, flag, options_of, run_search, whole, write_report
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -239,7 +239,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             file, but for these two. In a folder (an existing one), each search of other data or parameters has a file of its
             own: give one to cross-validation and grid searches, which search many data sets. With a file, such copies of
             the estimator (``sklearn.base.clone``) are refused.
-        verbose: Whether lines on the standard error tell of the formula that would be chosen so far.
+        verbose: Whether to show progress: in a notebook the time, trees per second and the front so far; elsewhere lines
+            on the standard error with the formula that would be chosen so far.
 
     Attributes:
         box_: The least and the largest value of each column that `outside` admits, shape (2, columns).
@@ -276,6 +277,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             Error: A checkpoint that cannot be read or written; a device that is not there.
         """
         begun = time.monotonic()
+        name = str(getattr(y, "name", None) or "y")
         X, y = _checked(self, X, y, y_numeric=True, ensure_min_samples=2, ensure_all_finite=False)
         self._check_finite(X)
         y = column_of(y, "y")
@@ -286,6 +288,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, flag(self.verbose, "verbose"))
         self.front_ = found.front
         self.box_ = _widened(X)
+        kept = np.arange(min(len(X), 2000)) * len(X) // min(len(X), 2000)
+        self._kept = (X[kept], y[kept], name, len(X))
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
         self.n_iter_ = found.generations
@@ -334,6 +338,35 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """The chosen formula, or the best one of at most this complexity, in LaTeX's mathematical mode."""
         return self._formula(complexity).latex
 
+    @property
+    def equations_(self) -> Any:
+        """`front_` as a data frame of pandas: a column for each field of `srjit.Formula`, and ``chosen``."""
+        check_is_fitted(self)
+        with needs("pandas"):
+            import pandas as pd
+        frame = pd.DataFrame(self.front_)
+        frame = frame[sorted(frame, key=["expression", "latex"].__contains__)]  # texts last
+        return frame.assign(chosen=[formula is self.chosen_ for formula in self.front_])
+
+    def report(self, path: Any, X: Any = None, y: Any = None) -> None:
+        """Writes a page of HTML: all formulas, their losses, predictions and residuals. It is one file, for any browser.
+
+        Args:
+            path: The file; it appears complete or not at all.
+            X, y: Rows to judge by. None: those of the fit, of which the estimator keeps 2000 at most, at equal distances.
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise InvalidError("report takes both X and y, or neither")
+        rows, target, name, count = self._kept
+        facts = [f"{self.seconds_:.3g} s", f"{self.n_iter_} generations", f"{self.candidates_:.3g} trees"]
+        if X is not None:
+            rows, target = _checked(self, X, y, y_numeric=True, reset=False)
+        elif len(rows) < count:
+            facts.append(f"{len(rows)} of {count} rows were kept")
+        command = f"{self.__repr__(N_CHAR_MAX=10**6)}.fit(X, y)"
+        write_report(path, rows, target, self._names(), self.front_, self.chosen_, name, self.loss, command, facts)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # How good it is, is a matter of time, and how far it comes in that time differs.
@@ -366,7 +399,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             chosen = self.choose(list(found.front))
             if chosen not in found.front:
                 raise InvalidError(f"choose gave {chosen!r}, expected one of the formulas that it was given")
-            return chosen
+            return found.front[found.front.index(chosen)]
         if not isinstance(self.choose, str) and self.choose < found.front[0].complexity:
             warnings.warn(f"choose is {self.choose}, but the simplest formula has a complexity of "
                           f"{found.front[0].complexity}: it predicts", RuntimeWarning, stacklevel=3)

@@ -4,6 +4,7 @@ import enum
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -250,6 +251,86 @@ def test_progress(planets, capfd):
     assert "complexity" in capfd.readouterr().err
     small().fit(*planets)
     assert capfd.readouterr() == ("", "")
+
+
+def test_progress_in_a_notebook():
+    """IPython shows one place, which changes; a kernel is known by its configuration."""
+    pytest.importorskip("IPython")
+    script = textwrap.dedent("""
+        from unittest.mock import patch
+        import IPython, numpy as np, srjit
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        X = np.random.default_rng(0).uniform(1, 5, (500, 2))
+        model = srjit.SymbolicRegressor(device="cpu", seconds=2, verbose=1, links="identity")
+        lines, shown = [], []
+        with patch.object(shell.display_pub, "publish", lambda data, **more: shown.append((data, more))):
+            for configuration in ({}, {"IPKernelApp": {}}):
+                shell.config.update(configuration)
+                model.fit(X, np.sin(X[:, 0] * X[:, 1]) * np.exp(X[:, 1] ** 0.7))
+                lines.append(len(shown))
+        pages = [data["text/html"] for data, _ in shown]
+        assert lines[0] == 0 and lines[1] > 2, lines
+        assert not shown[0][1].get("update") and all(more["update"] for _, more in shown[1:])
+        assert len({more["transient"]["display_id"] for _, more in shown}) == 1
+        assert "trees per second" in pages[-1] and pages[-1].count("<tr>") == 1 + len(model.front_)
+        assert pages[-1].count("(chosen)") == 1 and model.expression_ in pages[-1]
+        """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "complexity" in done.stderr  # of the first fit, in no notebook
+
+
+def page_data(path):
+    return json.loads(re.search('type="application/json">\n(.*)\n', path.read_text())[1])
+
+
+def test_report(noisy, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = noisy
+    frame, target = pd.DataFrame(X, columns=["</script>", "b"]), pd.Series(y, name="yield")
+    model = pickle.loads(pickle.dumps(small(max_complexity=12).fit(frame, target)))
+    path = tmp_path / "page.html"
+    assert model.report(path) is None
+    data = page_data(path)
+    assert [one["formula"] for one in data["front"]] == [one.expression for one in model.front_]
+    assert [one["chosen"] for one in data["front"]].count(True) == 1
+    assert (data["target"], data["rows"], data["loss"]) == ("yield", 60, "nmse")
+    assert [column["name"] for column in data["columns"]] in (["</script>", "b"], ["b", "</script>"])
+    for one, formula in zip(data["front"], model.front_):
+        np.testing.assert_allclose(one["residuals"], y - model.predict(frame, complexity=formula.complexity), rtol=1e-4, atol=1e-12)
+        assert one["held_out"] is None and one["complexity"] == formula.complexity
+    again = eval(data["command"].removesuffix(".fit(X, y)"), {"SymbolicRegressor": SymbolicRegressor})
+    assert again.get_params() == model.get_params()
+    # Other rows, and rows of which only some are kept.
+    model.report(path, frame[:7], target[:7])
+    assert page_data(path)["rows"] == 7
+    many = np.random.default_rng(0).uniform(1, 2, (5001, 1))
+    small().fit(many, many[:, 0]).report(str(path))
+    data = page_data(path)
+    assert data["rows"] == 2000 and data["target"] == "y" and "2000 of 5001 rows were kept" in data["facts"]
+    assert data["y"][1] == pytest.approx(many[2, 0])
+    with pytest.raises(srjit.InvalidError, match="both X and y"):
+        model.report(path, frame)
+    with pytest.raises(srjit.Error, match="none"):
+        model.report(tmp_path / "none" / "page.html")
+    with pytest.raises(ValueError, match="not fitted"):
+        small().report(path)
+
+
+def test_equations(noisy, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    model = small(choose=lambda front: front[0]).fit(*noisy)
+    table = model.equations_
+    assert list(table) == ["complexity", "loss", "held_out", "evidence", "bic", "r2", "expression", "latex", "chosen"]
+    assert list(table["expression"]) == [formula.expression for formula in model.front_]
+    assert list(table.index[table["chosen"]]) == [0]
+    assert table["complexity"].is_monotonic_increasing and isinstance(table, pd.DataFrame)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
+        model.equations_
+    with pytest.raises(ValueError, match="not fitted"):
+        small().equations_
 
 
 @pytest.mark.parametrize("options, message", [

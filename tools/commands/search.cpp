@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
@@ -13,6 +14,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/search/interface/options.h"
+#include "tools/search/page/report_page.h"
 #include "tools/search/report.h"
 #include "tools/search/rows.h"
 
@@ -22,7 +24,7 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::optional<std::string> checkpoint, plot;
+  std::optional<std::string> checkpoint, report;
   bool latex = false;
 };
 
@@ -57,8 +59,9 @@ std::string timeText(double seconds, double limit) {
 
 std::string progressText(const search::SearchState& state, double limit, const ColumnNames& names) {
   const search::Formula* best = state.front.chosen();
-  std::string text = fmt::format("{}, {:.3g} trees, {} formulas", timeText(state.seconds, limit),
-                                 static_cast<double>(state.candidates), state.front.size());
+  const auto trees = static_cast<double>(state.candidates);
+  std::string text = fmt::format("{}, {:.3g} trees, {:.3g}/s, {} formulas", timeText(state.seconds, limit), trees,
+                                 trees / std::max(state.seconds, 1e-3), state.front.size());
   if (best == nullptr) return text;
   return text + fmt::format(", loss {:.3g}: {}", best->loss, print(best->expression, Language::kInfix, names));
 }
@@ -77,22 +80,43 @@ const char* wordsOf(search::SearchEnd end) {
   __builtin_unreachable();
 }
 
-/// The plot of the chosen formula over all rows.
-std::string plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
-                     const std::string& target_name) {
-  const Engine& engine = result.engine;
-  const search::Formula* chosen = result.state.front.chosen();
-  if (chosen == nullptr) {
-    return search::plotSvg({.front = result.state.front, .formula = {}, .target = {}, .prediction = {}}).value();
+/// `word` as a shell reads it back.
+std::string shellWord(std::string_view word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=+@%-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + '\'';
+}
+
+/// The command line with the options that were given.
+std::string commandText(const CLI::App& app) {
+  std::string text = "sr-jit " + app.get_name();
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    std::vector<std::string> values = option->results();
+    if (option->get_delimiter() != '\0') values = {fmt::format("{}", fmt::join(values, ","))};
+    for (const std::string& value : values) {
+      text += ' ' + option->get_name();
+      if (option->get_items_expected_max() == 0) continue;  // a flag
+      text += (value.starts_with('-') ? '=' : ' ') + shellWord(value);
+    }
   }
-  std::vector<double> predictions(target.size());
-  const Program program = engine.compile(std::span(&chosen->expression, 1));
-  engine.evaluate(program, engine.upload(data).value(), {}, std::span<double>(predictions)).value();
-  return search::plotSvg({.front = result.state.front,
-                          .formula = print(chosen->expression, Language::kInfix, data.names),
-                          .target = target,
-                          .prediction = predictions,
-                          .target_name = target_name})
+  return text;
+}
+
+std::string pageText(const SearchCommand& options, const search::SearchResult& result, const DataView& data,
+                     const CLI::App& app) {
+  const search::SearchState& state = result.state;
+  const std::vector<std::string> facts = {result.device, fmt::format("{:.3g} s", state.seconds),
+                                          fmt::format("{} generations", state.generations),
+                                          fmt::format("{:.3g} trees", static_cast<double>(state.candidates))};
+  return search::reportPage(result.engine, {.front = search::frontJson(state.front, data.names),
+                                            .data = data,
+                                            .target_name = options.evaluation.target,
+                                            .loss_name = app.get_option("--loss")->as<std::string>(),
+                                            .command = commandText(app),
+                                            .facts = facts})
       .value();
 }
 
@@ -109,7 +133,7 @@ void checkRows(const DataView& data, const EvaluationOptions& options) {
          options.form.missing == MissingCells::kDroppable ? "; --drop-missing leaves out rows with NaN" : "");
 }
 
-ExitStatus runSearch(SearchCommand options) {
+ExitStatus runSearch(SearchCommand options, const CLI::App& app) {
   options.search.begun = search::Timekeeper::Clock::now();
   const EvaluationOptions& evaluation = options.evaluation;
   const DataTable table = readTable(evaluation);
@@ -117,11 +141,8 @@ ExitStatus runSearch(SearchCommand options) {
   const DataView data = viewOf(roles);
   checkRows(data, evaluation);
   OutputFile out = OutputFile::create(evaluation.out).value();
-  std::optional<OutputFile> plot;
-  if (options.plot) {
-    search::findGnuplot().value();  // a plot without it is refused before anything is searched
-    plot = OutputFile::create(*options.plot).value();
-  }
+  std::optional<OutputFile> page;
+  if (options.report) page = OutputFile::create(*options.report).value();
   options.search.engine = evaluation.engine;
   CheckpointFile checkpoint(options.checkpoint);
   auto resumed = checkpoint.read(search::fingerprintOf(data, options.search)).value();
@@ -145,9 +166,9 @@ ExitStatus runSearch(SearchCommand options) {
   }
   out.write(frontText(options, state.front, data.names));
   out.publish().value();
-  if (plot) {
-    plot->write(plotText(result, data, roles.target, evaluation.target));
-    plot->publish().value();
+  if (page) {
+    page->write(pageText(options, result, data, app));
+    page->publish().value();
   }
   checkpoint.status().value();
   return kDone;
@@ -165,7 +186,8 @@ Runner defineSearch(CLI::App& app) {
   CLI::Option* latex = app.add_flag("--latex", options->latex, "write a table in LaTeX");
   addJsonOption(app, options->evaluation.json);
   app.get_option("--json")->excludes(latex);
-  app.add_option("--plot", options->plot, "draw the front, and the chosen formula over the target, as SVG (by gnuplot)")
+  app.add_option("--report", options->report,
+                 "a page of HTML, for a browser: the formulas, their losses, predictions and residuals")
       ->type_name("FILE");
   app.add_option("--checkpoint", options->checkpoint,
                  "keep the search in FILE every few seconds and at the end, and go on from there if it exists; in a "
@@ -178,9 +200,9 @@ Runner defineSearch(CLI::App& app) {
       "of threads and GPUs. Ctrl-C ends the search with what it has; docs/search.md has the method.\n"
       "Examples:\n"
       "  sr-jit search --data planets.csv --target period --seconds 10\n"
-      "  sr-jit search --data table.csv --target y --ops add,mul,div,exp:3 --held-out 0.2 --plot front.svg\n"
+      "  sr-jit search --data table.csv --target y --ops add,mul,div,exp:3 --held-out 0.2 --report page.html\n"
       "  sr-jit search --data table.csv --target y --seconds 3600 --checkpoint search.json --out front.csv");
-  return [options] { return runSearch(*options); };
+  return [options, &app] { return runSearch(*options, app); };
 }
 
 }  // namespace srjit

@@ -1,17 +1,15 @@
 #include "tools/explain/explanation.h"
 
 #include <algorithm>
-#include <span>
-#include <string_view>
 
 #include <fmt/format.h>
 
 #include "tools/explain/stages.h"
+#include "tools/page/page.h"
 
 namespace srjit {
 
-// The files of tools/explain/page/, in sources that the build makes.
-extern const std::span<const unsigned char> kPage_html, kPage_css, kPage_js;
+extern const PageFile kExplainCss, kExplainJs;
 
 namespace explain {
 namespace {
@@ -41,13 +39,6 @@ void addStage(Json& to, const char* what, Result<Json> stage) {
   } else {
     to["notices"].push_back(fmt::format("no {}: {}", what, stage.error().message));
   }
-}
-
-std::string textOf(std::span<const unsigned char> bytes) { return {bytes.begin(), bytes.end()}; }
-
-/// Replaces the line `mark` of the page.
-void fill(std::string& page, std::string_view mark, std::string_view text) {
-  page.replace(page.find(mark), mark.size(), text);
 }
 
 }  // namespace
@@ -92,15 +83,7 @@ std::string asJson(const Json& explanation, bool indent) {
   return explanation.dump(indent ? 1 : -1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string asPage(const Json& explanation) {
-  std::string json;
-  for (const char c : asJson(explanation, false)) c == '<' ? json += "\\u003c" : json += c;  // it begins no tag
-  std::string page = textOf(kPage_html);
-  fill(page, "/* page.css */", textOf(kPage_css));
-  fill(page, "/* page.js */", textOf(kPage_js));
-  fill(page, "/* explanation */", json);
-  return page;
-}
+std::string asPage(const Json& explanation) { return makePage("explain", kExplainCss, kExplainJs, explanation); }
 
 }  // namespace explain
 }  // namespace srjit

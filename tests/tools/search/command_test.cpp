@@ -137,9 +137,9 @@ TEST(SearchCommandSlow, ATerminalShowsTheBestFormulaSoFar) {
   scratch.write("table.csv", tableOf(false));
   RunningSearch running(scratch, terminal.descriptor());
   // The first formulas may be constants.
-  ASSERT_TRUE(
-      terminal.shows(testing::ContainsRegex("\r[0-9]+ s, [0-9.e+]+ trees, [0-9]+ formulas, loss [0-9.e+-]+: "
-                                            "[^\r]*(mass|speed)[^\r]*\x1b\\[K")))
+  ASSERT_TRUE(terminal.shows(
+      testing::ContainsRegex("\r[0-9]+ s, [0-9.e+]+ trees, [0-9.e+]+/s, [0-9]+ formulas, loss [0-9.e+-]+: "
+                             "[^\r]*(mass|speed)[^\r]*\x1b\\[K")))
       << terminal.written();
   EXPECT_EQ(running.end(SIGTERM), 0);
   ASSERT_TRUE(terminal.shows(HasSubstr("; stopped"))) << terminal.written();

@@ -1,19 +1,9 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("explanation").textContent);
   const elements = new Map();  // by id of a node: what belongs to it
   const last = data.graphs[data.graphs.length - 1];
 
   // ---- Elements
-
-  /** An element with attributes, and children: elements or texts. */
-  function make(name, attributes = {}, ...children) {
-    const svg = ["svg", "g", "rect", "path", "text", "title"].includes(name);
-    const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
-    made.append(...children.filter((child) => child !== null && child !== undefined));
-    return made;
-  }
 
   /** Makes the element light up with these nodes. */
   function belongs(element, ids) {
@@ -141,13 +131,6 @@
 
   // ---- Sections
 
-  /** A section, and a link to it. */
-  function addSection(id, title, lead, ...children) {
-    document.getElementById("contents").append(make("a", {href: `#${id}`}, title));
-    document.querySelector("main").append(make("section", {id, "aria-labelledby": `${id}-title`},
-      make("h2", {id: `${id}-title`}, title), lead && make("p", {class: "lead"}, lead), ...children));
-  }
-
   /** The text with each token as an element. Places count bytes of UTF-8. */
   function showSource(source, number) {
     const bytes = new TextEncoder().encode(source.text), decode = (a, b) => new TextDecoder().decode(bytes.slice(a, b));
@@ -236,11 +219,6 @@
       make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(machine, most) : null), listing);
   }
 
-  function number(value, digits = 3) {
-    if (typeof value !== "number") return value === undefined ? "" : value === "inf" ? "∞" : value;
-    const small = value !== 0 && Math.abs(value) < 1e-3;
-    return small ? value.toExponential(digits - 1).replace("e-", "e−") : String(Number(value.toPrecision(digits)));
-  }
   function table(heads, rows) {
     const cells = (name, contents) => contents.map((content, i) => make(name, {class: heads[i].kind}, content));
     return make("div", {class: "scroll"}, make("table", {},
@@ -276,12 +254,12 @@
         table(heads, data.times.map((time) => ({cells: [time.device, time.tier, seconds(time.compile_seconds), seconds(time.evaluate_seconds),
           seconds(time.evaluate_seconds / time.rows / data.sources.length)]})))));
     }
-    return make("div", {class: "tables"}, ...panels);
+    return make("div", {class: "grid tables"}, ...panels);
   }
 
   // ---- Lighting
 
-  const inspector = document.getElementById("inspector");
+  const inspector = make("aside", {id: "inspector", "aria-live": "polite"});
   let shown = [], pinned = null;
 
   function hint() {
@@ -376,29 +354,14 @@
     event.preventDefault();
   });
 
-  // ---- Colours: those of the system until the button is pressed
-
-  const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
-  function setTheme(theme) {
-    root.dataset.theme = theme;
-    document.getElementById("theme").setAttribute("aria-label", `Colours: ${theme}`);
-  }
-  const followSystem = () => setTheme(system.matches ? "dark" : "light");
-  system.addEventListener("change", followSystem);
-  document.getElementById("theme").addEventListener("click", () => {
-    system.removeEventListener("change", followSystem);
-    setTheme(root.dataset.theme === "dark" ? "light" : "dark");
-  });
-
-  followSystem();
+  document.querySelector("main").after(inspector);
   document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
-  const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
-  document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
-  addSection("source", "Expressions", null, make("div", {class: "expressions"}, ...data.sources.map(showSource)));
+  showFacts([data.precision, data.math, data.architecture, `version ${data.version}`]);
+  addSection("source", "Expressions", null, make("div", {class: "grid expressions"}, ...data.sources.map(showSource)));
   addSection("passes", "Graph, pass by pass",
     "Equal subtrees are one node. A node that a pass leaves alone keeps its number, in all that follows.", ...showPasses());
   addSection("code", "Code", "All of it computes the same numbers. The bar beside a line has the colour of its node.",
-    make("div", {class: "stages"}, ...data.stages.map(showStage)));
+    make("div", {class: "grid stages"}, ...data.stages.map(showStage)));
   addSection("nodes", "Nodes", `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`, showNodes());
   addSection("costs", "Counts and times", null, showCosts());
   if (data.notices.length) addSection("notices", "Left out", null, make("ul", {}, ...data.notices.map((notice) => make("li", {}, notice))));
