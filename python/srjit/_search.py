@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,16 @@ class Formula(NamedTuple):
     r2: float  #: the share of the target's variance that it explains
 
 
+class Progress(NamedTuple):
+    """How far a search is."""
+
+    seconds: float
+    generations: int
+    candidates: int  #: individuals whose loss was computed
+    front: list[Formula]  #: so far; constants are not rounded yet
+    chosen: Formula  #: that of `front` which would be chosen now
+
+
 class Found(NamedTuple):
     """What a search gives."""
 
@@ -39,6 +49,8 @@ class Found(NamedTuple):
     end: str
     notices: list[str]
     checkpoint_error: Exception | None
+    is_resumed: bool
+    state: str | None
 
 
 def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
@@ -138,26 +150,35 @@ class ProgressLines:
     def __init__(self) -> None:
         self._shown = ""
 
-    def __call__(self, seconds: float, generations: int, formula: tuple[Any, ...]) -> None:
-        best = Formula(*formula)
+    def __call__(self, progress: Progress) -> None:
+        best = progress.chosen
         if best.expression == self._shown:
             return
         self._shown = best.expression
-        print(f"srjit: {seconds:.1f} s, {generations} generations: loss {best.loss:.4g}, complexity {best.complexity}: "
-              f"{best.expression}", file=sys.stderr, flush=True)
+        print(f"srjit: {progress.seconds:.1f} s, {progress.generations} generations: loss {best.loss:.4g}, "
+              f"complexity {best.complexity}: {best.expression}", file=sys.stderr, flush=True)
 
 
 def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Sequence[str],
-               begun: float, checkpoint: Any, verbose: Any) -> Found:
-    """Searches until a limit is reached or Ctrl-C is pressed. `begun`, of time.monotonic(), is when its time began.
+               begun: float, checkpoint: Any, tell: Sequence[Callable[[Progress], Any]], last: str | None) -> Found:
+    """Searches until a limit is reached, Ctrl-C is pressed, or a function of `tell` gives a true value.
+
+    Args:
+        begun: When its time began, of time.monotonic().
+        last: `Found.state` of the search to go on with, or an empty text; None: the result needs no state.
 
     Raises:
         ValueError: Data or options that do not fit; no formula has a finite loss.
     """
+    def tell_all(*so_far: Any) -> bool:
+        *numbers, front, chosen = so_far
+        progress = Progress(*numbers, [Formula(*formula) for formula in front], Formula(*chosen))
+        return any([bool(each(progress)) for each in tell])
+
     path = None if checkpoint is None else os.fsdecode(checkpoint)
     try:
         found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), list(options), begun, path,
-                             ProgressLines() if verbose else None)
+                             tell_all if tell else None, last)
     except InvalidError as problem:
         for name, (option, _) in _OPTIONS.items():
             if str(problem).startswith(f"{option}:"):  # the message names the command's option

@@ -24,7 +24,7 @@ TEST(SearchOptionsInWords, MeanWhatTheirMembersMean) {
                       .nesting = {{Op::kSqrt, Op::kAdd, 0}},
                       .max_complexity = 30,
                       .allow_self_nesting = true};
-  expected.engine = {.precision = Precision::kF64, .device = "cpu", .threads = 2};
+  expected.engine = {.device = "cpu", .precision = Precision::kF64, .threads = 2};
   expected.links = {"identity", "log"};
   expected.choice = {Choice::Rule::kComplexity, 9};
   expected.held_out = 0.25;

@@ -1,0 +1,159 @@
+// The search as a library: in C++, and through srjit.h.
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "runtime/c_api/srjit.h"
+#include "tools/search/interface/options.h"
+#include "tools/search/search.h"
+
+namespace srjit::search {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kSmall = "--device cpu --islands 2 --population 40 --offspring 40 --seconds 0 ";
+
+/// Rows of two columns one behind the other, as in a C array, and a target that no short search finds.
+struct Table {
+  static constexpr std::size_t kRows = 60;
+  std::vector<double> cells, first, second, target;
+
+  Table() {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const double a = 0.5 + 0.05 * static_cast<double>(r), b = 1 + std::fmod(0.37 * static_cast<double>(r), 2.0);
+      cells.insert(cells.end(), {a, b});
+      first.push_back(a);
+      second.push_back(b);
+      target.push_back(std::sin(a * b) + std::cos(b * b + a));
+    }
+  }
+  DataView view() const {
+    return {.columns = {ColumnView(first), ColumnView(second)},
+            .target = ColumnView(target),
+            .names = ColumnNames({"mass", "the speed"})};
+  }
+};
+
+std::string textOf(const Front& front, const ColumnNames& names) {
+  std::string text;
+  for (const Formula& formula : front.formulas()) {
+    text +=
+        fmt::format("{} {} {}\n", formula.complexity, formula.loss, print(formula.expression, Language::kInfix, names));
+  }
+  return text;
+}
+
+TEST(SearchLibrary, FindsWhatTheSearchWithOptionsFindsAndGoesOnFromItsState) {
+  const Table table;
+  const DataView data = table.view();
+  const std::string small = kSmall;
+  const SearchResult whole = search(data, parseSearchOptions(small + "--generations 12").value()).value();
+  const Found begun = search(data, small + "--generations 5").value();
+  EXPECT_EQ(begun.generations, 5u);
+  std::vector<double> losses;
+  const SearchCalls calls{.progress = [&](const Found& so_far) { losses.push_back(so_far.front.best()->loss); },
+                          .state = begun.state};
+  const Found ended = search(data, small + "--generations 12", calls).value();
+  EXPECT_EQ(textOf(ended.front, data.names), textOf(whole.state.front, data.names));
+  EXPECT_EQ(ended.candidates, whole.state.candidates);
+  EXPECT_EQ(ended.end, "generations");
+  EXPECT_EQ(ended.device, "cpu");
+  ASSERT_FALSE(losses.empty());
+  EXPECT_GE(losses.front(), ended.front.best()->loss);
+  const Result<Found> other = search(data, small + "--generations 12 --seed 2", {.state = begun.state});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, Errc::kInvalid);
+  EXPECT_THAT(search(data, "--op add").error().message, StartsWith("unknown option '--op'"));
+}
+
+class CSearch : public testing::Test {
+ protected:
+  srjit_error error{.size = sizeof error};
+  srjit_found* found = nullptr;
+  Table table;
+  const char* names[2] = {"mass", "the speed"};
+  srjit_matrix columns{.size = sizeof columns,
+                       .data = table.cells.data(),
+                       .rows = Table::kRows,
+                       .columns = 2,
+                       .row_stride = 16,
+                       .column_stride = 8,
+                       .type = SRJIT_F64};
+  srjit_matrix target{
+      .size = sizeof target, .data = table.target.data(), .rows = Table::kRows, .columns = 1, .type = SRJIT_F64};
+  srjit_data data{.size = sizeof data, .columns = &columns, .target = &target, .names = names};
+
+  ~CSearch() override { srjit_found_free(found); }
+};
+
+TEST_F(CSearch, GivesTheFormulasOfTheSearchInCpp) {
+  const std::string options = std::string(kSmall) + "--generations 6 --held-out 0.25";
+  ASSERT_EQ(srjit_search(&data, options.c_str(), nullptr, &found, &error), SRJIT_OK) << error.message;
+  const DataView view = table.view();
+  const Found expected = search(view, options).value();
+  ASSERT_EQ(srjit_found_count(found), expected.front.size());
+  for (std::size_t i = 0; i < expected.front.size(); ++i) {
+    const Formula& formula = expected.front.formulas()[i];
+    srjit_formula got{.size = sizeof got};
+    ASSERT_EQ(srjit_found_get(found, i, &got, &error), SRJIT_OK);
+    EXPECT_EQ(got.text, print(formula.expression, Language::kInfix, view.names));
+    EXPECT_EQ(parse(got.postfix, Language::kPostfix, view.names).value(), formula.expression);
+    EXPECT_GT(std::strlen(got.latex), 0u);
+    EXPECT_EQ(got.complexity, formula.complexity);
+    for (const auto& [mine, its] : {std::pair(got.loss, formula.loss),
+                                    {got.held_out, formula.held_out},
+                                    {got.evidence, formula.evidence},
+                                    {got.bic, formula.bic},
+                                    {got.r2, formula.r2}}) {
+      EXPECT_TRUE(mine == its || (std::isnan(mine) && std::isnan(its))) << mine << " and " << its;
+    }
+  }
+  EXPECT_EQ(srjit_found_chosen(found), expected.front.chosen() - expected.front.formulas().data());
+  for (std::size_t i = 0; i < expected.notices.size(); ++i)
+    EXPECT_EQ(srjit_found_notice(found, i), expected.notices[i]);
+  EXPECT_EQ(srjit_found_notice(found, expected.notices.size()), nullptr);
+}
+
+TEST_F(CSearch, EndsOnRequest) {
+  srjit_stop* stop = nullptr;
+  ASSERT_EQ(srjit_stop_create(&stop, &error), SRJIT_OK);
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    srjit_stop_request(stop);
+  });
+  EXPECT_EQ(srjit_search(&data, kSmall, stop, &found, &error), SRJIT_OK) << error.message;
+  later.join();
+  srjit_stop_free(stop);
+  EXPECT_GT(srjit_found_count(found), 0u);
+}
+
+TEST_F(CSearch, RefusesWhatItCannotTake) {
+  const auto expectRefusal = [&](const srjit_data* of, const char* options, int32_t code, const char* words) {
+    found = reinterpret_cast<srjit_found*>(this);
+    EXPECT_EQ(srjit_search(of, options, nullptr, &found, &error), code);
+    EXPECT_THAT(error.message, HasSubstr(words));
+    EXPECT_EQ(found, nullptr);
+  };
+  expectRefusal(nullptr, nullptr, SRJIT_ERROR_INVALID, "data is NULL");
+  expectRefusal(&data, "--ops add,foo", SRJIT_ERROR_INVALID, "--ops:1:5: unknown operator 'foo'");
+  expectRefusal(&data, "--data t.csv", SRJIT_ERROR_INVALID, "unknown option '--data'");
+  srjit_data without = data;
+  without.target = nullptr;
+  expectRefusal(&without, kSmall, SRJIT_ERROR_INVALID, "target");
+  columns.on_device = target.on_device = 1;
+  expectRefusal(&data, kSmall, SRJIT_ERROR_UNSUPPORTED, "on the device");
+  EXPECT_EQ(srjit_search(&data, nullptr, nullptr, nullptr, &error), SRJIT_ERROR_INVALID);
+  srjit_formula formula{.size = sizeof formula};
+  EXPECT_EQ(srjit_found_get(nullptr, 0, &formula, &error), SRJIT_ERROR_INVALID);
+  EXPECT_EQ(srjit_found_count(nullptr), 0u);
+  EXPECT_EQ(srjit_found_notice(nullptr, 0), nullptr);
+}
+
+}  // namespace
+}  // namespace srjit::search
