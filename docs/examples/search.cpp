@@ -1,6 +1,6 @@
 // The program of "As a library" in docs/search.md: it searches Kepler's third law, stops, and goes on.
 #include <srjit/ir/text.h>
-#include <srjit/search/search.h>
+#include <srjit/search/library.h>
 
 #include <iostream>
 #include <vector>

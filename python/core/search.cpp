@@ -122,7 +122,11 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   CheckpointFile file(std::move(checkpoint));
   options.stop = [&] { return attendant.mustStop(); };
   options.progress = [&](const SearchState& state) { attendant.take(state); };
-  options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };
+  std::string next;
+  options.checkpoint = [&](const SearchState& state, bool is_last) {
+    file.take(state, is_last);
+    if (last && is_last) next = search::checkpointText(state);
+  };
   bool is_resumed = false;
   const auto run = [&] {
     const nb::gil_scoped_release free;
@@ -140,7 +144,7 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   const search::SearchResult result = run();
   nb::dict dict = dictOf(result, data.names, attendant.finish(), file.status());
   dict["is_resumed"] = is_resumed;
-  dict["state"] = last ? nb::cast(search::checkpointText(result.state)) : nb::none();
+  dict["state"] = next;
   return dict;
 }
 

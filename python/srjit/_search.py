@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,22 +36,6 @@ class Progress(NamedTuple):
     candidates: int  #: individuals whose loss was computed
     front: list[Formula]  #: so far; constants are not rounded yet
     chosen: Formula  #: that of `front` which would be chosen now
-
-
-class Found(NamedTuple):
-    """What a search gives."""
-
-    front: list[Formula]
-    chosen: int
-    seconds: float
-    generations: int
-    candidates: int
-    fits: int
-    end: str
-    notices: list[str]
-    checkpoint_error: Exception | None
-    is_resumed: bool
-    state: str | None
 
 
 def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
@@ -160,12 +145,12 @@ class ProgressLines:
 
 
 def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Sequence[str],
-               begun: float, checkpoint: Any, tell: Sequence[Callable[[Progress], Any]], last: str | None) -> Found:
+               begun: float, checkpoint: Any, tell: Sequence[Callable[[Progress], Any]], last: str | None) -> SimpleNamespace:
     """Searches until a limit is reached, Ctrl-C is pressed, or a function of `tell` gives a true value.
 
     Args:
         begun: When its time began, of time.monotonic().
-        last: `Found.state` of the search to go on with, or an empty text; None: the result needs no state.
+        last: `state` of the search to go on with, or an empty text; None: the result needs none.
 
     Raises:
         ValueError: Data or options that do not fit; no formula has a finite loss.
@@ -184,4 +169,4 @@ def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: 
             if str(problem).startswith(f"{option}:"):  # the message names the command's option
                 raise InvalidError(name + str(problem)[len(option):], problem.code, problem.where) from None
         raise
-    return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})
+    return SimpleNamespace(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

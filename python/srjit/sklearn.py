@@ -294,7 +294,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise TypeError(f"callback is of type {type(self.callback).__name__}, expected a function")
         tell = [ProgressLines()] if flag(self.verbose, "verbose") else []
         tell += [] if self.callback is None else [self.callback]
-        last = getattr(self, "_state", None) or "" if flag(self.warm_start, "warm_start") else None
+        last = getattr(self, "_state", "") if flag(self.warm_start, "warm_start") else None
         found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, tell, last)
         self._state = found.state
         self.front_ = found.front

@@ -86,25 +86,14 @@ struct Matrices {
   ColumnNames names;
 };
 
-void borrow(Matrices& of, const std::function<void(const DataView&)>& use) {
-  DataView view;
-  view.names = std::move(of.names);
-  const HostColumns numbers(of.columns);
-  for (std::size_t c = 0; c < of.columns.columns; ++c) view.columns.push_back(numbers[c]);
-  std::optional<HostColumns> of_target, of_weights;
-  if (of.target) view.target = of_target.emplace(*of.target)[0];
-  if (of.weights) view.weights = of_weights.emplace(*of.weights)[0];
-  use(view);
-}
-
 Dataset datasetOf(const Engine& engine, const srjit_data& data) {
-  Matrices of(data);
+  const Matrices of(data);
   if (!of.columns.on_device) {
     std::optional<Dataset> uploaded;
-    borrow(of, [&](const DataView& view) { uploaded = engine.upload(view).value(); });
+    withHostData(data, [&](const DataView& view) { uploaded = engine.upload(view).value(); });
     return *std::move(uploaded);
   }
-  DeviceDataView view{.columns = of.columns.onDevice(), .stream = data.stream, .names = std::move(of.names)};
+  DeviceDataView view{.columns = of.columns.onDevice(), .stream = data.stream, .names = of.names};
   if (of.target) view.target = of.target->onDevice();
   if (of.weights) view.weights = of.weights->onDevice();
   return engine.adopt(view).value();
@@ -113,9 +102,16 @@ Dataset datasetOf(const Engine& engine, const srjit_data& data) {
 }  // namespace
 
 void withHostData(const srjit_data& data, const std::function<void(const DataView&)>& use) {
-  Matrices of(data);
+  const Matrices of(data);
   if (of.columns.on_device) refuse(Errc::kUnsupported, "the data are on the device, expected the processor's memory");
-  borrow(of, use);
+  DataView view;
+  view.names = of.names;
+  const HostColumns numbers(of.columns);
+  for (std::size_t c = 0; c < of.columns.columns; ++c) view.columns.push_back(numbers[c]);
+  std::optional<HostColumns> of_target, of_weights;
+  if (of.target) view.target = of_target.emplace(*of.target)[0];
+  if (of.weights) view.weights = of_weights.emplace(*of.weights)[0];
+  use(view);
 }
 
 ColumnNames namesOf(const char* const* names, std::uint64_t columns) {

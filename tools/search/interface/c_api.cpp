@@ -5,7 +5,7 @@
 #include "ir/text.h"
 #include "ir/text/latex.h"
 #include "runtime/c_api/handles.h"
-#include "tools/search/search.h"
+#include "tools/search/library.h"
 
 struct srjit_found {
   struct Formula {

@@ -1,4 +1,4 @@
-#include "tools/search/search.h"
+#include "tools/search/library.h"
 
 #include "runtime/platform/guarded.h"
 #include "tools/search/interface/options.h"
@@ -22,6 +22,10 @@ Result<Found> search(const DataView& data, std::string_view options, const Searc
     SearchOptions parsed = parseSearchOptions(options).value();
     parsed.stop = calls.stop;
     if (calls.progress) parsed.progress = [&](const SearchState& state) { calls.progress(foundOf(state)); };
+    std::string last;
+    parsed.checkpoint = [&](const SearchState& state, bool is_last) {
+      if (is_last) last = checkpointText(state);
+    };
     std::optional<SearchState> resumed;
     if (!calls.state.empty()) resumed = readCheckpoint(calls.state).value();
     SearchResult result = search(data, parsed, std::move(resumed)).value();
@@ -29,7 +33,7 @@ Result<Found> search(const DataView& data, std::string_view options, const Searc
     found.end = nameOf(result.end);
     found.device = result.device;
     found.notices = std::move(result.notices);
-    found.state = checkpointText(result.state);
+    found.state = std::move(last);
     return found;
   });
 }
