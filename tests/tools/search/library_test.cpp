@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "ir/text.h"
-#include "runtime/c_api/srjit.h"
+#include "tests/runtime/c_api/owned.h"
 #include "tools/search/interface/options.h"
 #include "tools/search/library.h"
 
@@ -73,34 +75,44 @@ TEST(SearchLibrary, FindsWhatTheSearchWithOptionsFindsAndGoesOnFromItsState) {
 
 class CSearch : public testing::Test {
  protected:
-  srjit_error error{.size = sizeof error};
-  srjit_found* found = nullptr;
+  CSearch() {
+    columns.data = table.cells.data();
+    columns.columns = 2;
+    columns.row_stride = 2 * sizeof(double);
+    columns.column_stride = sizeof(double);
+    target.data = table.target.data();
+    target.columns = 1;
+    columns.rows = target.rows = Table::kRows;
+    columns.type = target.type = SRJIT_F64;
+    data.columns = &columns;
+    data.target = &target;
+    data.names = names;
+  }
+  int32_t search(const char* options, const srjit_stop* stop = nullptr) {
+    srjit_found* given = nullptr;
+    const int32_t code = srjit_search(&data, options, stop, &given, &error);
+    found.reset(given);
+    return code;
+  }
+
   Table table;
   const char* names[2] = {"mass", "the speed"};
-  srjit_matrix columns{.size = sizeof columns,
-                       .data = table.cells.data(),
-                       .rows = Table::kRows,
-                       .columns = 2,
-                       .row_stride = 16,
-                       .column_stride = 8,
-                       .type = SRJIT_F64};
-  srjit_matrix target{
-      .size = sizeof target, .data = table.target.data(), .rows = Table::kRows, .columns = 1, .type = SRJIT_F64};
-  srjit_data data{.size = sizeof data, .columns = &columns, .target = &target, .names = names};
-
-  ~CSearch() override { srjit_found_free(found); }
+  srjit_matrix columns = c_api::sized<srjit_matrix>(), target = columns;
+  srjit_data data = c_api::sized<srjit_data>();
+  srjit_error error = c_api::sized<srjit_error>();
+  c_api::Owned<srjit_found> found;
 };
 
 TEST_F(CSearch, GivesTheFormulasOfTheSearchInCpp) {
   const std::string options = std::string(kSmall) + "--generations 6 --held-out 0.25";
-  ASSERT_EQ(srjit_search(&data, options.c_str(), nullptr, &found, &error), SRJIT_OK) << error.message;
+  ASSERT_EQ(search(options.c_str()), SRJIT_OK) << error.message;
   const DataView view = table.view();
-  const Found expected = search(view, options).value();
-  ASSERT_EQ(srjit_found_count(found), expected.front.size());
+  const Found expected = search::search(view, options).value();
+  ASSERT_EQ(srjit_found_count(found.get()), expected.front.size());
   for (std::size_t i = 0; i < expected.front.size(); ++i) {
     const Formula& formula = expected.front.formulas()[i];
-    srjit_formula got{.size = sizeof got};
-    ASSERT_EQ(srjit_found_get(found, i, &got, &error), SRJIT_OK);
+    auto got = c_api::sized<srjit_formula>();
+    ASSERT_EQ(srjit_found_get(found.get(), i, &got, &error), SRJIT_OK);
     EXPECT_EQ(got.text, print(formula.expression, Language::kInfix, view.names));
     EXPECT_EQ(parse(got.postfix, Language::kPostfix, view.names).value(), formula.expression);
     EXPECT_GT(std::strlen(got.latex), 0u);
@@ -113,38 +125,38 @@ TEST_F(CSearch, GivesTheFormulasOfTheSearchInCpp) {
       EXPECT_TRUE(mine == its || (std::isnan(mine) && std::isnan(its))) << mine << " and " << its;
     }
   }
-  EXPECT_EQ(srjit_found_chosen(found), expected.front.chosen() - expected.front.formulas().data());
+  EXPECT_EQ(srjit_found_chosen(found.get()), expected.front.chosen() - expected.front.formulas().data());
   for (std::size_t i = 0; i < expected.notices.size(); ++i)
-    EXPECT_EQ(srjit_found_notice(found, i), expected.notices[i]);
-  EXPECT_EQ(srjit_found_notice(found, expected.notices.size()), nullptr);
+    EXPECT_EQ(srjit_found_notice(found.get(), i), expected.notices[i]);
+  EXPECT_EQ(srjit_found_notice(found.get(), expected.notices.size()), nullptr);
 }
 
 TEST_F(CSearch, EndsOnRequest) {
   srjit_stop* stop = nullptr;
   ASSERT_EQ(srjit_stop_create(&stop, &error), SRJIT_OK);
+  const c_api::Owned<srjit_stop> owned(stop);
   srjit_stop_request(stop);
-  EXPECT_EQ(srjit_search(&data, kSmall, stop, &found, &error), SRJIT_OK) << error.message;
-  srjit_stop_free(stop);
-  EXPECT_GT(srjit_found_count(found), 0u);
+  EXPECT_EQ(search(kSmall, stop), SRJIT_OK) << error.message;
+  EXPECT_GT(srjit_found_count(found.get()), 0u);
 }
 
 TEST_F(CSearch, RefusesWhatItCannotTake) {
   const auto expectRefusal = [&](const srjit_data* of, const char* options, int32_t code, const char* words) {
-    found = reinterpret_cast<srjit_found*>(this);
-    EXPECT_EQ(srjit_search(of, options, nullptr, &found, &error), code);
+    auto* given = reinterpret_cast<srjit_found*>(this);
+    EXPECT_EQ(srjit_search(of, options, nullptr, &given, &error), code);
     EXPECT_THAT(error.message, HasSubstr(words));
-    EXPECT_EQ(found, nullptr);
+    EXPECT_EQ(given, nullptr);
   };
   expectRefusal(nullptr, nullptr, SRJIT_ERROR_INVALID, "data is NULL");
   expectRefusal(&data, "--ops add,foo", SRJIT_ERROR_INVALID, "--ops:1:5: unknown operator 'foo'");
   expectRefusal(&data, "--data t.csv", SRJIT_ERROR_INVALID, "unknown option '--data'");
-  srjit_data without = data;
-  without.target = nullptr;
-  expectRefusal(&without, kSmall, SRJIT_ERROR_INVALID, "target");
+  data.target = nullptr;
+  expectRefusal(&data, kSmall, SRJIT_ERROR_INVALID, "target");
+  data.target = &target;
   columns.on_device = target.on_device = 1;
   expectRefusal(&data, kSmall, SRJIT_ERROR_UNSUPPORTED, "on the device");
   EXPECT_EQ(srjit_search(&data, nullptr, nullptr, nullptr, &error), SRJIT_ERROR_INVALID);
-  srjit_formula formula{.size = sizeof formula};
+  auto formula = c_api::sized<srjit_formula>();
   EXPECT_EQ(srjit_found_get(nullptr, 0, &formula, &error), SRJIT_ERROR_INVALID);
   EXPECT_EQ(srjit_found_count(nullptr), 0u);
   EXPECT_EQ(srjit_found_notice(nullptr, 0), nullptr);
