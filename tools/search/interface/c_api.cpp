@@ -1,4 +1,5 @@
 // The search's functions of runtime/c_api/srjit.h.
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -8,11 +9,9 @@
 #include "tools/search/library.h"
 
 struct srjit_found {
-  struct Formula {
-    std::string text, latex, postfix;
-  };
   srjit::search::Found found;
-  std::vector<Formula> texts = {};
+  std::deque<std::string> texts = {};  ///< of the formulas, where they stay
+  std::vector<srjit_formula> formulas = {};
 };
 
 namespace srjit::c_api {
@@ -27,18 +26,25 @@ int32_t srjit_search(const srjit_data* data, const char* options, const srjit_st
     if (stop != nullptr) calls.stop = [&] { return stop->source.stop_requested(); };
     withHostData(fromCaller(&required(data, "data"), "data"), [&](const DataView& view) {
       result.found = search::search(view, options == nullptr ? "" : options, calls).value();
-      for (const search::Formula& formula : result.found.front.formulas()) {
-        const Expression& expression = formula.expression;
-        result.texts.push_back({print(expression, Language::kInfix, view.names),
-                                text::latexText(expression, view.names),
-                                print(expression, Language::kPostfix, view.names)});
+      const auto keep = [&](std::string text) { return result.texts.emplace_back(std::move(text)).c_str(); };
+      for (const search::Formula& of : result.found.front.formulas()) {
+        result.formulas.push_back({.size = sizeof(srjit_formula),
+                                   .text = keep(print(of.expression, Language::kInfix, view.names)),
+                                   .latex = keep(text::latexText(of.expression, view.names)),
+                                   .postfix = keep(print(of.expression, Language::kPostfix, view.names)),
+                                   .complexity = of.complexity,
+                                   .loss = of.loss,
+                                   .held_out = of.held_out,
+                                   .evidence = of.evidence,
+                                   .bic = of.bic,
+                                   .r2 = of.r2});
       }
     });
     return result;
   });
 }
 
-uint64_t srjit_found_count(const srjit_found* found) { return found == nullptr ? 0 : found->texts.size(); }
+uint64_t srjit_found_count(const srjit_found* found) { return found == nullptr ? 0 : found->formulas.size(); }
 
 uint64_t srjit_found_chosen(const srjit_found* found) {
   if (found == nullptr) return 0;
@@ -48,21 +54,9 @@ uint64_t srjit_found_chosen(const srjit_found* found) {
 
 int32_t srjit_found_get(const srjit_found* found, uint64_t i, srjit_formula* formula, srjit_error* error) {
   return answer(error, [&] {
-    const std::size_t count = required(found, "found").texts.size();
-    if (i >= count) refuse(Errc::kInvalid, fmt::format("there is no formula {}, only {}", i, count));
-    const search::Formula& of = found->found.front.formulas()[i];
-    const srjit_found::Formula& texts = found->texts[i];
-    describeTo(formula, "formula", [&](srjit_formula& to) {
-      to.text = texts.text.c_str();
-      to.latex = texts.latex.c_str();
-      to.postfix = texts.postfix.c_str();
-      to.complexity = of.complexity;
-      to.loss = of.loss;
-      to.held_out = of.held_out;
-      to.evidence = of.evidence;
-      to.bic = of.bic;
-      to.r2 = of.r2;
-    });
+    const std::vector<srjit_formula>& formulas = required(found, "found").formulas;
+    if (i >= formulas.size()) refuse(Errc::kInvalid, fmt::format("there is no formula {} of {}", i, formulas.size()));
+    describeTo(formula, "formula", [&](srjit_formula& to) { to = formulas[i]; });
   });
 }
 
