@@ -58,6 +58,13 @@ int main(void) {
   check(srjit_parse(texts, 2, SRJIT_TEXT_INFIX, NULL, 0, &tokens, &failures, &error), &error);
   report(failures);
 
+  srjit_found* found;
+  check(srjit_search(&view, "--ops 'mul, sqrt' --generations 20", NULL, &found, &error), &error);
+  srjit_formula chosen = {.size = sizeof chosen};
+  check(srjit_found_get(found, srjit_found_chosen(found), &chosen, &error), &error);
+  printf("%" PRIu64 " formulas, chosen: %s, R2 %.4f\n", srjit_found_count(found), chosen.text, chosen.r2);
+  srjit_found_free(found);
+
   srjit_tokens_free(tokens);
   srjit_program_free(program);
   srjit_dataset_free(data);

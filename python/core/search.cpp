@@ -12,6 +12,7 @@
 #include "tools/files/checkpoint.h"
 #include "tools/files/output.h"
 #include "tools/search/page/report_page.h"
+#include "tools/search/resume/checkpoint.h"
 
 namespace srjit::python {
 
@@ -20,7 +21,7 @@ namespace {
 using search::SearchState;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{500};
+constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{250};
 
 nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
@@ -34,13 +35,16 @@ nb::list listOf(const search::Front& front, const ColumnNames& names) {
   return formulas;
 }
 
+/// The number of the formula of a choice. The front is not empty.
+std::ptrdiff_t chosenOf(const search::Front& front) { return front.chosen() - front.formulas().data(); }
+
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
 /// this without the GIL, in the thread that called it: the only one in which Python runs handlers.
 class Attendant {
  public:
   Attendant(std::optional<nb::callable> tell, const ColumnNames& names) : tell_(std::move(tell)), names_(names) {}
 
-  /// Whether a handler or the function has raised an exception.
+  /// Whether a handler or the function has raised an exception, or the function wants the search to end.
   bool mustStop() {
     if (const auto now = Clock::now(); now >= next_signals_) {
       next_signals_ = now + kBetweenSignals;
@@ -48,17 +52,18 @@ class Attendant {
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
       });
     }
-    return is_interrupted_ || error_ != nullptr;
+    return is_interrupted_ || wants_end_ || error_ != nullptr;
   }
 
   void take(const SearchState& state) {
     const auto now = Clock::now();
-    const search::Formula* const best = state.front.chosen();
-    if (!tell_ || now < next_report_ || best == nullptr || is_interrupted_ || error_ != nullptr) return;
+    if (!tell_ || now < next_report_ || state.front.empty() || is_interrupted_ || wants_end_ || error_ != nullptr)
+      return;
     next_report_ = now + kBetweenReports;
     attend([&] {
-      (*tell_)(state.seconds, state.generations, state.candidates, listOf(state.front, names_),
-               best - state.front.formulas().data());
+      const nb::list front = listOf(state.front, names_);
+      wants_end_ = nb::cast<bool>(
+          (*tell_)(state.seconds, state.generations, state.candidates, front, front[chosenOf(state.front)]));
     });
   }
 
@@ -86,44 +91,32 @@ class Attendant {
   std::optional<nb::callable> tell_;
   const ColumnNames& names_;
   Clock::time_point next_signals_ = Clock::now(), next_report_ = Clock::now();
-  bool is_interrupted_ = false;
+  bool is_interrupted_ = false, wants_end_ = false;
   std::exception_ptr error_;
 };
 
-const char* nameOf(search::SearchEnd end, bool is_interrupted) {
-  switch (end) {
-    case search::SearchEnd::kTime:
-      return "seconds";
-    case search::SearchEnd::kGenerations:
-      return "generations";
-    case search::SearchEnd::kEnough:
-      return "tol";
-    case search::SearchEnd::kStopped:
-      break;
-  }
-  return is_interrupted ? "interrupted" : "stopped";
-}
-
 nb::dict dictOf(const search::SearchResult& result, const ColumnNames& names, bool is_interrupted,
                 const Status& checkpoint) {
-  const search::Front& front = result.state.front;
   nb::dict dict;
-  dict["front"] = listOf(front, names);
-  dict["chosen"] = front.empty() ? -1 : front.chosen() - front.formulas().data();
+  dict["front"] = listOf(result.state.front, names);
+  dict["chosen"] = chosenOf(result.state.front);
   dict["seconds"] = result.state.seconds;
   dict["generations"] = result.state.generations;
   dict["candidates"] = result.state.candidates;
   dict["fits"] = result.state.fits;
-  dict["end"] = nameOf(result.end, is_interrupted);
+  dict["end"] = is_interrupted ? "interrupted" : nameOf(result.end);
   dict["notices"] = result.notices;
   dict["checkpoint_error"] = checkpoint ? nb::none() : errorObject(checkpoint.error());
   return dict;
 }
 
-/// `begun`: of time.monotonic(). The arrays are arguments, so they live until this returns.
+/// `begun`: of time.monotonic(). `last`: the state of a search that this one goes on with if its data and options are
+/// the same; limits then count anew. With it, even if it is empty, the result has such a state. The arrays are
+/// arguments, so they live until this returns.
 nb::dict runSearch(const std::vector<Column>& columns, const Column& target, const std::optional<Column>& weights,
                    const std::vector<std::string>& names, const std::vector<std::string>& words, double begun,
-                   std::optional<std::string> checkpoint, std::optional<nb::callable> progress) {
+                   std::optional<std::string> checkpoint, std::optional<nb::callable> progress,
+                   const std::optional<std::string>& last) {
   search::SearchOptions options = search::parseSearchOptions(words).value();
   options.begun = Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(begun)));
   const DataView data = viewOf(columns, target, weights, names);
@@ -131,13 +124,30 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   CheckpointFile file(std::move(checkpoint));
   options.stop = [&] { return attendant.mustStop(); };
   options.progress = [&](const SearchState& state) { attendant.take(state); };
-  options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };
+  std::string next;
+  options.checkpoint = [&](const SearchState& state, bool is_last) {
+    file.take(state, is_last);
+    if (last && is_last) next = search::checkpointText(state);
+  };
+  bool is_resumed = false;
   const auto run = [&] {
     const nb::gil_scoped_release free;
-    return search::search(data, options, file.read(search::fingerprintOf(data, options)).value()).value();
+    const std::uint64_t fingerprint = search::fingerprintOf(data, options);
+    std::optional<SearchState> resumed = file.read(fingerprint).value();
+    Result<SearchState> before = search::readCheckpoint(last.value_or(""));
+    if (!resumed && before && before->fingerprint == fingerprint) {
+      if (options.seconds > 0) options.seconds += before->seconds;
+      if (options.generations > 0) options.generations += before->generations;
+      resumed = *std::move(before);
+    }
+    is_resumed = resumed.has_value();
+    return search::search(data, options, std::move(resumed)).value();
   };
   const search::SearchResult result = run();
-  return dictOf(result, data.names, attendant.finish(), file.status());
+  nb::dict dict = dictOf(result, data.names, attendant.finish(), file.status());
+  dict["is_resumed"] = is_resumed;
+  dict["state"] = next;
+  return dict;
 }
 
 void writeReport(const std::string& path, const std::vector<Column>& columns, const Column& target,
@@ -157,7 +167,8 @@ void writeReport(const std::string& path, const std::vector<Column>& columns, co
 
 void defineSearch(nb::module_& module) {
   module.def("search", runSearch, nb::arg("columns"), nb::arg("target"), nb::arg("weights").none(), nb::arg("names"),
-             nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none());
+             nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none(),
+             nb::arg("last").none());
   module.def("write_report", writeReport);
 }
 

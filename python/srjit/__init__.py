@@ -25,7 +25,7 @@ from ._errors import Error, InvalidError, Place
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, latex, loss_names, ops, parse, simplify
 from ._lambdify import lambdify
 from ._results import Failure, Fits, Gradients, Losses, Pending
-from ._search import Formula
+from ._search import Formula, Progress
 from ._stages import Stages, stages
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Formula", "Gradients",
-    "InvalidError", "Losses", "Op", "Pending", "Place", "Population", "Program", "Stages", "__version__", "from_sympy", "lambdify", "latex",
-    "loss_names", "ops", "parse", "simplify", "stages", "to_sympy",
+    "InvalidError", "Losses", "Op", "Pending", "Place", "Population", "Program", "Progress", "Stages", "__version__",
+    "from_sympy", "lambdify", "latex", "loss_names", "ops", "parse", "simplify", "stages", "to_sympy",
 ]
 
 # Imported at the first use, since SymPy and scikit-learn take half a second each, and need not be there. Whoever has no

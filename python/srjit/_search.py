@@ -6,8 +6,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,18 +31,14 @@ class Formula(NamedTuple):
     r2: float  #: the share of the target's variance that it explains
 
 
-class Found(NamedTuple):
-    """What a search gives."""
+class Progress(NamedTuple):
+    """How far a search is."""
 
-    front: list[Formula]
-    chosen: int
     seconds: float
     generations: int
-    candidates: int
-    fits: int
-    end: str
-    notices: list[str]
-    checkpoint_error: Exception | None
+    candidates: int  #: individuals whose loss was computed
+    front: list[Formula]  #: so far; constants are not rounded yet
+    chosen: Formula  #: that of `front` which would be chosen now
 
 
 def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
@@ -141,13 +138,13 @@ class ProgressLines:
     def __init__(self) -> None:
         self._shown = ""
 
-    def __call__(self, seconds: float, generations: int, candidates: int, front: list[tuple[Any, ...]], chosen: int) -> None:
-        best = Formula(*front[chosen])
+    def __call__(self, progress: Progress) -> None:
+        best = progress.chosen
         if best.expression == self._shown:
             return
         self._shown = best.expression
-        print(f"srjit: {seconds:.1f} s, {generations} generations: loss {best.loss:.4g}, complexity {best.complexity}: "
-              f"{best.expression}", file=sys.stderr, flush=True)
+        print(f"srjit: {progress.seconds:.1f} s, {progress.generations} generations: loss {best.loss:.4g}, "
+              f"complexity {best.complexity}: {best.expression}", file=sys.stderr, flush=True)
 
 
 class ProgressTable:
@@ -159,16 +156,17 @@ class ProgressTable:
         self._html = HTML
         self._place = display(HTML(""), display_id=True)
 
-    def __call__(self, seconds: float, generations: int, candidates: int, front: list[tuple[Any, ...]], chosen: int) -> None:
+    def __call__(self, progress: Progress) -> None:
         rows = "".join(f"<tr><td>{one.complexity}</td><td>{one.loss:.4g}</td><td style='text-align: left'>"
-                       f"<code>{escape(one.expression)}</code>{' (chosen)' if i == chosen else ''}</td></tr>"
-                       for i, one in enumerate(Formula(*formula) for formula in front))
+                       f"<code>{escape(one.expression)}</code>{' (chosen)' if one == progress.chosen else ''}</td></tr>"
+                       for one in progress.front)
+        speed = progress.candidates / max(progress.seconds, 1e-3)
         self._place.update(self._html(
-            f"<p>{seconds:.1f} s, {generations} generations, {candidates / max(seconds, 1e-3):.3g} trees per second</p><table>"
+            f"<p>{progress.seconds:.1f} s, {progress.generations} generations, {speed:.3g} trees per second</p><table>"
             f"<tr><th>complexity</th><th>loss</th><th style='text-align: left'>formula</th></tr>{rows}</table>"))
 
 
-def _progress() -> ProgressLines | ProgressTable:
+def progress_view() -> ProgressLines | ProgressTable:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return ProgressTable() if shell is not None and "IPKernelApp" in shell.config else ProgressLines()
 
@@ -183,22 +181,32 @@ def write_report(path: Any, X: np.ndarray, y: np.ndarray, names: Sequence[str], 
 
 
 def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Sequence[str],
-               begun: float, checkpoint: Any, verbose: Any) -> Found:
-    """Searches until a limit is reached or Ctrl-C is pressed. `begun`, of time.monotonic(), is when its time began.
+               begun: float, checkpoint: Any, tell: Sequence[Callable[[Progress], Any]], last: str | None) -> SimpleNamespace:
+    """Searches until a limit is reached, Ctrl-C is pressed, or a function of `tell` gives a true value.
+
+    Args:
+        begun: When its time began, of time.monotonic().
+        last: `state` of the search to go on with, or an empty text; None: the result needs none.
 
     Raises:
         ValueError: Data or options that do not fit; no formula has a finite loss.
     """
+    def tell_all(*so_far: Any) -> bool:
+        *numbers, front, chosen = so_far
+        progress = Progress(*numbers, [Formula(*formula) for formula in front], Formula(*chosen))
+        return any([bool(each(progress)) for each in tell])
+
     path = None if checkpoint is None else os.fsdecode(checkpoint)
-    progress = _progress() if verbose else None
     try:
         found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), list(options), begun, path,
-                             progress)
+                             tell_all if tell else None, last)
     except InvalidError as problem:
         for name, (option, _) in _OPTIONS.items():
             if str(problem).startswith(f"{option}:"):  # the message names the command's option
                 raise InvalidError(name + str(problem)[len(option):], problem.code, problem.where) from None
         raise
-    if isinstance(progress, ProgressTable):  # whose constants are rounded now
-        progress(found["seconds"], found["generations"], found["candidates"], found["front"], found["chosen"])
-    return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})
+    front = [Formula(*formula) for formula in found["front"]]
+    for each in tell:
+        if isinstance(each, ProgressTable):  # the constants are rounded now
+            each(Progress(found["seconds"], found["generations"], found["candidates"], front, front[found["chosen"]]))
+    return SimpleNamespace(**{**found, "front": front})

@@ -17,7 +17,7 @@ from ._errors import InvalidError
 from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
-from ._search import Formula, flag, options_of, run_search, whole, write_report
+from ._search import Formula, flag, options_of, progress_view, run_search, whole, write_report
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -239,6 +239,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             file, but for these two. In a folder (an existing one), each search of other data or parameters has a file of its
             own: give one to cross-validation and grid searches, which search many data sets. With a file, such copies of
             the estimator (``sklearn.base.clone``) are refused.
+        callback: A function that `fit` calls a few times a second with a `srjit.Progress`: `seconds`, `generations`,
+            `candidates`, `front` (a list of `srjit.Formula`) and `chosen`. If it returns a true value, the search ends with
+            what it has found; an exception ends it without.
+        warm_start: Whether `fit` goes on with the search of the last `fit`, if that had this parameter, too, and the same
+            data and parameters. Limits may differ, and count from this `fit` on. If something else differs, the search
+            begins anew, with a warning.
         verbose: Whether to show progress: in a notebook the time, trees per second and the front so far; elsewhere lines
             on the standard error with the formula that would be chosen so far.
 
@@ -250,7 +256,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_iter_: Generations.
         seconds_: How long the search took, also before it was resumed.
         candidates_, fits_: Individuals whose loss was computed, and whose constants were fitted.
-        status_: What ended the search: ``"seconds"``, ``"generations"``, ``"tol"`` or ``"interrupted"``.
+        status_: What ended the search: ``"seconds"``, ``"generations"``, ``"tol"``, ``"stopped"`` (by `callback`)
+            or ``"interrupted"``.
         notices_: As of `srjit.Engine`, and what there was no time for.
     """
 
@@ -260,7 +267,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,
                  offspring: int | None = None, rows: int | None = None, choose: Any = "evidence", outside: str = "formula",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
-                 checkpoint: Any = None, verbose: bool | int = 0):
+                 checkpoint: Any = None, callback: Any = None, warm_start: bool = False, verbose: bool | int = 0):
         _keep(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
@@ -285,7 +292,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise InvalidError(f"outside is {self.outside!r}, expected 'formula', 'clamp' or 'nan'")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         options = self._options(y)
-        found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, flag(self.verbose, "verbose"))
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback is of type {type(self.callback).__name__}, expected a function")
+        tell = [progress_view()] if flag(self.verbose, "verbose") else []
+        tell += [] if self.callback is None else [self.callback]
+        last = getattr(self, "_state", "") if flag(self.warm_start, "warm_start") else None
+        found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, tell, last)
+        self._state = found.state
         self.front_ = found.front
         self.box_ = _widened(X)
         kept = np.arange(min(len(X), 2000)) * len(X) // min(len(X), 2000)
@@ -296,8 +309,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.seconds_ = found.seconds
         self.candidates_ = found.candidates
         self.fits_ = found.fits
-        self.status_ = found.end
+        self.status_ = {"time": "seconds", "enough": "tol"}.get(found.end, found.end)
         self.notices_ = found.notices
+        if last and not found.is_resumed:
+            warnings.warn("warm_start: the last fit had other data or parameters, so the search began anew", RuntimeWarning,
+                          stacklevel=2)
         if found.end == "interrupted":
             warnings.warn("the search was interrupted, the formulas are those found so far", ConvergenceWarning, stacklevel=2)
         if found.checkpoint_error is not None:
@@ -406,11 +422,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return found.front[found.chosen]
 
     def _options(self, y: np.ndarray) -> list[str]:
-        if self.random_state is None and self.checkpoint is not None:
-            raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
+        if self.random_state is None and (self.checkpoint is not None or self.warm_start):
+            raise InvalidError("random_state is None, but a search that goes on later, by checkpoint or warm_start, needs a seed")
         # A constant target has no variance to divide by.
         loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
-        own = ("outside", "random_state", "checkpoint", "verbose")
+        own = ("outside", "random_state", "checkpoint", "callback", "warm_start", "verbose")
         # A subclass may have other parameters, and fewer.
         names = [name for name in SymbolicRegressor._get_param_names() if name not in own]
         given = {name: getattr(self, name) for name in names}

@@ -381,6 +381,50 @@ def test_a_search_goes_on_from_its_checkpoint(noisy, tmp_path):
         small(checkpoint=path).fit(noisy[0], noisy[1] + 1)
 
 
+def test_a_warm_start_goes_on_where_the_last_fit_ended(noisy):
+    whole = small(generations=30).fit(*noisy)
+    model = small(generations=3, warm_start=True).fit(*noisy)
+    model = pickle.loads(pickle.dumps(model)).set_params(generations=27, threads=1).fit(*noisy)
+    assert model.n_iter_ == 30 and model.candidates_ == whole.candidates_ and repr(model.front_) == repr(whole.front_)
+    seconds = model.seconds_
+    model.set_params(generations=None, seconds=0.5, tol=0).fit(*noisy)
+    assert model.status_ == "seconds" and 0.4 < model.seconds_ - seconds < 5
+    for other, X in [({"max_complexity": 20}, noisy[0]), ({}, noisy[0] + 1)]:
+        again = small(generations=3, warm_start=True).fit(*noisy).set_params(**other)
+        with pytest.warns(RuntimeWarning, match="warm_start: the last fit had other data or parameters"):
+            again.fit(X, noisy[1])
+        assert again.n_iter_ == 3 and repr(again.front_) == repr(small(generations=3, **other).fit(X, noisy[1]).front_)
+    assert clone(model).set_params(generations=2, seconds=None).fit(*noisy).n_iter_ == 2
+    assert small().fit(*noisy).set_params(warm_start=True).fit(*noisy).n_iter_ == 2  # the first kept no state
+    with pytest.raises(ValueError, match="random_state is None"):
+        small(warm_start=True, random_state=None).fit(*noisy)
+
+
+def test_a_callback_sees_the_front_and_ends_the_search(noisy):
+    seen = []
+
+    def tell(progress):
+        seen.append(progress)
+        return np.bool_(len(seen) == 3)
+
+    begin = time.monotonic()
+    model = small(generations=None, seconds=60, tol=0, callback=tell).fit(*noisy)
+    assert model.status_ == "stopped" and len(seen) == 3 and time.monotonic() - begin < 30
+    assert [progress.generations for progress in seen] == sorted(progress.generations for progress in seen)
+    last = seen[-1]
+    assert isinstance(last, srjit.Progress) and last.candidates <= model.candidates_ and last.seconds <= model.seconds_
+    assert last.chosen in last.front and all(isinstance(formula, srjit.Formula) for formula in last.front)
+    assert small(callback=lambda progress: None).fit(*noisy).status_ == "generations"
+
+    def fail(progress):
+        raise LookupError("enough of this")
+
+    with pytest.raises(LookupError, match="enough of this"):
+        small(generations=None, seconds=60, callback=fail).fit(*noisy)
+    with pytest.raises(TypeError, match="callback is of type int, expected a function"):
+        small(callback=3).fit(*noisy)
+
+
 def test_copies_of_an_estimator_have_checkpoints_in_a_folder(noisy, tmp_path):
     from sklearn.model_selection import cross_val_score
 

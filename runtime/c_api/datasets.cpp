@@ -68,35 +68,51 @@ std::optional<Matrix> vectorOf(const srjit_matrix* given, const char* name) {
   return matrix;
 }
 
-Dataset uploadFrom(const Engine& engine, const Matrix& columns, const std::optional<Matrix>& target,
-                   const std::optional<Matrix>& weights, ColumnNames names) {
-  DataView view;
-  view.names = std::move(names);
-  const HostColumns numbers(columns);
-  for (std::size_t c = 0; c < columns.columns; ++c) view.columns.push_back(numbers[c]);
-  std::optional<HostColumns> of_target, of_weights;
-  if (target) view.target = of_target.emplace(*target)[0];
-  if (weights) view.weights = of_weights.emplace(*weights)[0];
-  return engine.upload(view).value();
-}
+/// The matrices of a caller, which are in one kind of memory.
+struct Matrices {
+  explicit Matrices(const srjit_data& data)
+      : columns(data.columns, "columns"),
+        target(vectorOf(data.target, "target")),
+        weights(vectorOf(data.weights, "weights")),
+        names(namesOf(data.names, columns.columns)) {
+    if ((target && target->on_device != columns.on_device) || (weights && weights->on_device != columns.on_device)) {
+      refuse(Errc::kInvalid, "of columns, target and weights, some are on the device and others are not");
+    }
+    if (!columns.on_device && data.stream != 0) refuse(Errc::kInvalid, "there is a stream, but no data on the device");
+  }
+
+  Matrix columns;
+  std::optional<Matrix> target, weights;
+  ColumnNames names;
+};
 
 Dataset datasetOf(const Engine& engine, const srjit_data& data) {
-  const Matrix columns(data.columns, "columns");
-  const std::optional<Matrix> target = vectorOf(data.target, "target");
-  const std::optional<Matrix> weights = vectorOf(data.weights, "weights");
-  ColumnNames names = namesOf(data.names, columns.columns);
-  if ((target && target->on_device != columns.on_device) || (weights && weights->on_device != columns.on_device)) {
-    refuse(Errc::kInvalid, "of columns, target and weights, some are on the device and others are not");
+  const Matrices of(data);
+  if (!of.columns.on_device) {
+    std::optional<Dataset> uploaded;
+    withHostData(data, [&](const DataView& view) { uploaded = engine.upload(view).value(); });
+    return *std::move(uploaded);
   }
-  if (!columns.on_device && data.stream != 0) refuse(Errc::kInvalid, "there is a stream, but no data on the device");
-  if (!columns.on_device) return uploadFrom(engine, columns, target, weights, std::move(names));
-  DeviceDataView view{.columns = columns.onDevice(), .stream = data.stream, .names = std::move(names)};
-  if (target) view.target = target->onDevice();
-  if (weights) view.weights = weights->onDevice();
+  DeviceDataView view{.columns = of.columns.onDevice(), .stream = data.stream, .names = of.names};
+  if (of.target) view.target = of.target->onDevice();
+  if (of.weights) view.weights = of.weights->onDevice();
   return engine.adopt(view).value();
 }
 
 }  // namespace
+
+void withHostData(const srjit_data& data, const std::function<void(const DataView&)>& use) {
+  const Matrices of(data);
+  if (of.columns.on_device) refuse(Errc::kUnsupported, "the data are on the device, expected the processor's memory");
+  DataView view;
+  view.names = of.names;
+  const HostColumns numbers(of.columns);
+  for (std::size_t c = 0; c < of.columns.columns; ++c) view.columns.push_back(numbers[c]);
+  std::optional<HostColumns> of_target, of_weights;
+  if (of.target) view.target = of_target.emplace(*of.target)[0];
+  if (of.weights) view.weights = of_weights.emplace(*of.weights)[0];
+  use(view);
+}
 
 ColumnNames namesOf(const char* const* names, std::uint64_t columns) {
   if (names == nullptr) return {};

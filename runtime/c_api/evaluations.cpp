@@ -22,10 +22,6 @@ struct Flight {
 
 }  // namespace srjit::c_api
 
-struct srjit_stop {
-  std::stop_source source = {};
-};
-
 struct srjit_pending {
   std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
                srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>

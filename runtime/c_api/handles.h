@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +54,10 @@ struct srjit_failures {
   std::vector<srjit::Failure> list;
 };
 
+struct srjit_stop {
+  std::stop_source source = {};
+};
+
 namespace srjit::c_api {
 
 /// Writes an error to a caller's struct, unless it is null. Gives the code of srjit.h.
@@ -79,6 +85,9 @@ srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin);
 
 /// The caller's arrays, checked for nulls and the sign of the last offset.
 PopulationView populationOf(const srjit_population* population);
+/// Calls `use` with data in the processor's memory, borrowed, or copied where numbers are not adjacent. Throws kInvalid
+/// for bad matrices, kUnsupported for those of a device.
+void withHostData(const srjit_data& data, const std::function<void(const DataView&)>& use);
 /// `names` of `columns` columns.
 ColumnNames namesOf(const char* const* names, std::uint64_t columns);
 Math mathOf(std::int32_t math);

@@ -65,7 +65,8 @@ typedef struct srjit_tokens srjit_tokens;     /* expressions as token arrays tha
 typedef struct srjit_program srjit_program;   /* a compiled batch of expressions */
 typedef struct srjit_pending srjit_pending;   /* an evaluation in flight */
 typedef struct srjit_failures srjit_failures; /* which expressions of a batch failed, and why */
-typedef struct srjit_stop srjit_stop;         /* ends fits early */
+typedef struct srjit_stop srjit_stop;         /* ends fits and searches early */
+typedef struct srjit_found srjit_found;       /* formulas that a search has found */
 
 /* The version of the library: three numbers with points between. */
 const char* srjit_version(void);
@@ -401,7 +402,8 @@ int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, cons
                   const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
                   srjit_error* error);
 
-/* srjit_stop_request() ends all fits that have `stop` with SRJIT_FIT_CANCELLED, after the pass that runs. */
+/* srjit_stop_request() ends all fits that have `stop` with SRJIT_FIT_CANCELLED, after the pass that runs; searches with
+ * what they have found, within a second. */
 int32_t srjit_stop_create(srjit_stop** stop, srjit_error* error);
 void srjit_stop_request(srjit_stop* stop);
 void srjit_stop_free(srjit_stop* stop);
@@ -441,6 +443,31 @@ int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures
 int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error);
 /* Waits for work whose result was not taken. */
 void srjit_pending_free(srjit_pending* pending);
+
+/* ---- Search for formulas ----
+ *
+ * Searches formulas of the target of `data`, in the processor's memory. `options` are those of `sr-jit search` but for
+ * data and files, as in a shell: "--seconds 10 --ops 'add, mul, div' --device cpu"; NULL: none. `stop` may be NULL.
+ * Equal data, options and --generations give equal formulas. */
+int32_t srjit_search(const srjit_data* data, const char* options, const srjit_stop* stop, srjit_found** found,
+                     srjit_error* error);
+
+/* A formula that no simpler one is as good as. srjit_parse() with SRJIT_TEXT_INFIX and the names of the data reads
+ * `text`. Texts are valid as long as the srjit_found. */
+typedef struct srjit_formula {
+  uint64_t size;
+  const char *text, *latex, *postfix; /* `text` is infix */
+  uint64_t complexity;
+  double loss;
+  double held_out;          /* the loss on rows that were held out; NaN if there are none */
+  double evidence, bic, r2; /* NaN if the loss is no likelihood */
+} srjit_formula;
+uint64_t srjit_found_count(const srjit_found* found);  /* 0 for NULL; the simplest formula is number 0 */
+uint64_t srjit_found_chosen(const srjit_found* found); /* the number of the formula that --choose chooses */
+int32_t srjit_found_get(const srjit_found* found, uint64_t i, srjit_formula* formula, srjit_error* error);
+/* Notice i, valid as long as the srjit_found; NULL from the last one on. */
+const char* srjit_found_notice(const srjit_found* found, uint64_t i);
+void srjit_found_free(srjit_found* found);
 
 #ifdef __cplusplus
 }

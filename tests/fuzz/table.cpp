@@ -10,6 +10,7 @@
 #include "tests/fuzz/harness/bytes.h"
 #include "tools/files/data.h"
 #include "tools/files/expressions.h"
+#include "tools/values.h"
 
 namespace {
 

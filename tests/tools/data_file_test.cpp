@@ -9,6 +9,7 @@
 
 #include "ir/numbers/random.h"
 #include "tests/generators/scratch.h"
+#include "tools/values.h"
 
 namespace srjit {
 namespace {

@@ -15,7 +15,7 @@ if(NOT SRJIT_STATIC)
   list(APPEND installed_libraries ${SRJIT_LAYER_TARGETS})
 endif()
 
-# The copies of the layers' headers, with the includes of an installed program.
+# The copies of the layers' headers, with the includes of an installed program; those of tools/search are in search.
 set(header_folder ${CMAKE_BINARY_DIR}/include/srjit)
 set(installed_headers)
 if(NOT SRJIT_STATIC)
@@ -25,12 +25,14 @@ list(TRANSFORM SRJIT_LAYER_TARGETS REPLACE "^srjit_" "" OUTPUT_VARIABLE layers)
 list(JOIN layers "|" layers)
 set(header_script ${CMAKE_CURRENT_LIST_DIR}/InstalledHeader.cmake)
 foreach(header IN LISTS installed_headers)
-  add_custom_command(OUTPUT ${header_folder}/${header} VERBATIM
-    COMMAND ${CMAKE_COMMAND} -DFILE=${PROJECT_SOURCE_DIR}/${header} -DOUTPUT=${header_folder}/${header}
+  string(REGEX REPLACE "^tools/" "" copy ${header})
+  add_custom_command(OUTPUT ${header_folder}/${copy} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DFILE=${PROJECT_SOURCE_DIR}/${header} -DOUTPUT=${header_folder}/${copy}
             "-DLAYERS=${layers}" -P ${header_script}
     DEPENDS ${PROJECT_SOURCE_DIR}/${header} ${header_script}
     COMMENT "Copying ${header} for installation")
 endforeach()
+list(TRANSFORM installed_headers REPLACE "^tools/" "")
 list(TRANSFORM installed_headers PREPEND ${header_folder}/ OUTPUT_VARIABLE header_copies)
 add_custom_target(installable ALL DEPENDS ${header_copies})
 add_dependencies(installable sr-jit ${installed_libraries})

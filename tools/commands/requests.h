@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ir/text.h"
+#include "runtime/data_view.h"
 #include "runtime/engine.h"
 
 namespace srjit {
@@ -15,6 +16,7 @@ struct RequestServer {
   Dataset data;
   ColumnNames columns;
   bool simplify = true;  ///< CompileOptions, of every request
+  DataView table = {};   ///< what `data` are of, for searches; it must outlive the server
 };
 
 /// The answer to the request `info`, which a server writes first. One line, without its end.

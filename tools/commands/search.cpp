@@ -67,17 +67,8 @@ std::string progressText(const search::SearchState& state, double limit, const C
 }
 
 const char* wordsOf(search::SearchEnd end) {
-  switch (end) {
-    case search::SearchEnd::kTime:
-      return "the time is over";
-    case search::SearchEnd::kGenerations:
-      return "the generations are over";
-    case search::SearchEnd::kEnough:
-      return "a formula is exact";
-    case search::SearchEnd::kStopped:
-      return "stopped";
-  }
-  __builtin_unreachable();
+  constexpr const char* kWords[] = {"the time is over", "the generations are over", "a formula is exact", "stopped"};
+  return kWords[static_cast<std::size_t>(end)];
 }
 
 /// `word` as a shell reads it back.

@@ -17,6 +17,8 @@
 #include "tools/evaluation.h"
 #include "tools/json.h"
 #include "tools/report.h"
+#include "tools/search/interface/options.h"
+#include "tools/search/report.h"
 
 namespace srjit {
 namespace {
@@ -47,7 +49,8 @@ ExitStatus runServe(const EvaluationOptions& options) {
   }
   const std::uint64_t max_bytes = options.expressions.limits.max_bytes;
   const LoadedData loaded = loadData(options);
-  const RequestServer server{loaded.engine, loaded.data, viewOf(loaded.roles).names, options.simplify};
+  const DataView table = viewOf(loaded.roles);
+  const RequestServer server{loaded.engine, loaded.data, table.names, options.simplify, table};
   // A client need not guess when the data are read.
   if (!write(describeServer(server))) return kDone;  // runMain() reports the loss
   std::string line;
@@ -327,12 +330,28 @@ Json answerSimplify(const Answering& answering, const Json& request) {
   return {{"expressions", std::move(texts)}, {"failures", failuresJson(expressions.failures)}};
 }
 
+Json answerSearch(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
+  const auto words = memberOf<std::string>(request, "options", "");
+  search::SearchOptions options = search::parseSearchOptions(words, false).value();
+  options.selecting_engine = server.engine.withLimits({}).value();
+  options.stop = [&] { return answering.deadline.isOver(); };
+  const search::SearchResult found = search::search(server.table, options).value();
+  return {{"front", parseJson(search::jsonText(found.state.front, server.columns)).value()},
+          {"seconds", found.state.seconds},
+          {"generations", found.state.generations},
+          {"candidates", found.state.candidates},
+          {"end", nameOf(found.end)},
+          {"notices", found.notices}};
+}
+
 struct RequestKind {
   const char* name;
   Json (*answer)(const Answering& answering, const Json& request);
 };
 constexpr RequestKind kRequests[] = {{"info", answerInfo},         {"loss", answerLoss}, {"predict", answerPredict},
-                                     {"gradient", answerGradient}, {"fit", answerFit},   {"simplify", answerSimplify}};
+                                     {"gradient", answerGradient}, {"fit", answerFit},   {"simplify", answerSimplify},
+                                     {"search", answerSearch}};
 
 Json resultsOf(const Answering& answering, const Json& request) {
   if (!request.is_object()) refuse("a request is an object");

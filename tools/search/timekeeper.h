@@ -15,6 +15,10 @@
 namespace srjit::search {
 
 enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
+constexpr const char* nameOf(SearchEnd end) noexcept {
+  constexpr const char* kNames[] = {"time", "generations", "enough", "stopped"};
+  return kNames[static_cast<std::size_t>(end)];
+}
 
 /// Calls `work`. An ErrorException is ignored if `stop` was requested meanwhile, since that cuts work off.
 template <class Work>

@@ -64,6 +64,11 @@ TEST(Abi, Data) {
                 AT(subtree_reads, 72));
 }
 
+TEST(Abi, Searches) {
+  EXPECT_LAYOUT(srjit_formula, 80, 80, AT(text, 8), AT(latex, 16), AT(postfix, 24), AT(complexity, 32), AT(loss, 40),
+                AT(held_out, 48), AT(evidence, 56), AT(bic, 64), AT(r2, 72));
+}
+
 TEST(Abi, Expressions) {
   EXPECT_LAYOUT(srjit_population, 48, 48, AT(expressions, 8), AT(codes, 16), AT(constants, 24), AT(offsets, 32),
                 AT(notation, 40), AT(reserved, 44));

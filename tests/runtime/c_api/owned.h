@@ -15,6 +15,7 @@ struct Free {
   void operator()(srjit_pending* p) const { srjit_pending_free(p); }
   void operator()(srjit_failures* p) const { srjit_failures_free(p); }
   void operator()(srjit_stop* p) const { srjit_stop_free(p); }
+  void operator()(srjit_found* p) const { srjit_found_free(p); }
 };
 template <class T>
 using Owned = std::unique_ptr<T, Free>;

@@ -128,13 +128,13 @@ void addSearchOptions(CLI::App& app, SearchOptions& options) {
   app.final_callback([texts, &options] { readTexts(*texts, options); });
 }
 
-Result<SearchOptions> parseSearchOptions(std::span<const std::string> words) {
+Result<SearchOptions> parseSearchOptions(std::span<const std::string> words, bool with_engine) {
   return guarded([&]() -> Result<SearchOptions> {
     SearchOptions options;
     CLI::App app;
     app.set_help_flag();  // none
     addSearchOptions(app, options);
-    addEngineOptions(app, options.engine);
+    if (with_engine) addEngineOptions(app, options.engine);
     try {
       parseWords(app, words);
     } catch (const CLI::ParseError& problem) {
@@ -144,12 +144,12 @@ Result<SearchOptions> parseSearchOptions(std::span<const std::string> words) {
   });
 }
 
-Result<SearchOptions> parseSearchOptions(std::string_view text) {
+Result<SearchOptions> parseSearchOptions(std::string_view text, bool with_engine) {
   llvm::BumpPtrAllocator memory;
   llvm::StringSaver saver(memory);
   llvm::SmallVector<const char*> words;
   llvm::cl::TokenizeGNUCommandLine(text, saver, words);
-  return parseSearchOptions(std::vector<std::string>(words.begin(), words.end()));
+  return parseSearchOptions(std::vector<std::string>(words.begin(), words.end()), with_engine);
 }
 
 }  // namespace srjit::search
