@@ -6,11 +6,13 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <tuple>
 
 #include "core/bindings.h"
 #include "ir/text/latex.h"
 #include "runtime/loss_text.h"
 #include "tools/files/checkpoint.h"
+#include "tools/search/formulas/uncertainty.h"
 
 namespace srjit::python {
 
@@ -131,6 +133,30 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   return dictOf(result, data.names, attendant.finish(), file.status());
 }
 
+/// The members of an Uncertainty, as Python keeps them.
+using Kept = std::tuple<std::vector<double>, double, std::size_t, std::vector<double>, std::vector<double>>;
+
+/// What data say of a formula: its uncertainty, and the importances of the columns.
+std::tuple<Kept, std::vector<double>> judge(const Engine& engine, std::string_view formula,
+                                           const std::vector<Column>& columns, const Column& target,
+                                           const std::optional<Column>& weights,
+                                           const std::vector<std::string>& names) {
+  const DataView data = viewOf(columns, target, weights, names);
+  const Expression expression = parse(formula, Language::kInfix, data.names).value();
+  const nb::gil_scoped_release free;
+  search::Uncertainty of = search::uncertaintyOf(engine, expression, data);
+  return {{of.standard_errors, of.residual, of.freedom, of.lengths, of.cosines},
+          search::importancesOf(engine, expression, data)};
+}
+
+std::vector<double> halfWidths(const Engine& engine, std::string_view formula, const std::vector<Column>& columns,
+                               const std::vector<std::string>& names, const Kept& kept, double level) {
+  const DataView data = viewOf(columns, {}, {}, names);
+  const Expression expression = parse(formula, Language::kInfix, data.names).value();
+  const nb::gil_scoped_release free;
+  return search::halfWidths(engine, expression, std::make_from_tuple<search::Uncertainty>(kept), data, level);
+}
+
 }  // namespace
 
 void defineSearch(nb::module_& module) {
@@ -171,6 +197,10 @@ void defineSearch(nb::module_& module) {
   define("threads", [](SearchOptions& of, unsigned threads) { of.engine.threads = threads; });
   module.def("search", runSearch, nb::arg("columns"), nb::arg("target"), nb::arg("weights").none(), nb::arg("names"),
              nb::arg("options"), nb::arg("checkpoint").none(), nb::arg("progress").none());
+  module.def("judge", judge, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("target"),
+             nb::arg("weights").none(), nb::arg("names"));
+  module.def("half_widths", halfWidths, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("names"),
+             nb::arg("uncertainty"), nb::arg("level"));
 }
 
 }  // namespace srjit::python

@@ -246,7 +246,7 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
   return out;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns) {
+std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details) {
   Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
@@ -259,6 +259,10 @@ std::string jsonText(const Front& front, const ColumnNames& columns) {
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
+    if (details == nullptr || &formula != front.chosen()) continue;
+    array.back()["standard_errors"] = details->uncertainty.standard_errors;
+    array.back()["residual"] = details->uncertainty.residual;
+    array.back()["importances"] = details->importances;
   }
   return dump(array);
 }
