@@ -398,6 +398,7 @@ class Session {
   Pool<srjit_pending> pending_;
   Pool<srjit_failures> failures_;
   Pool<srjit_stop> stops_;
+  std::vector<double> bounds_;
 };
 
 }  // namespace

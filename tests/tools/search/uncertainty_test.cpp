@@ -29,7 +29,8 @@ double normal(Random& random) {
 TEST(Uncertainty, OfALineIsThatOfRegression) {
   Random random(1);
   for (const double scale : {1.0, 1e-190, 1e150}) {
-    RowSet set{.columns = {{}}};
+    RowSet set;
+    set.columns = {{}};
     double weights = 0, mean = 0, squares = 0, residuals = 0;
     for (int r = 0; r < 40; ++r) {
       set.columns[0].push_back(random.between(-1.0, 5.0));
@@ -93,7 +94,8 @@ TEST(Uncertainty, IntervalsContainNewMeasurements) {
   const Program program = strictEngine().compile(std::vector{formulaOf("p0*exp(p1*x0) + p2")});
   std::size_t within = 0, all = 0;
   for (int run = 0; run < 400; ++run) {
-    RowSet set{.columns = {{}}}, fresh{.columns = {{}}};
+    RowSet set, fresh;
+    for (RowSet* const rows : {&set, &fresh}) rows->columns = {{}};
     for (RowSet* const rows : {&set, &fresh}) {
       for (int r = 0; r < 15; ++r) {
         rows->columns[0].push_back(random.between(0.0, 4.0));
@@ -126,15 +128,16 @@ TEST(Uncertainty, QuantilesAreThoseOfStudent) {
     std::size_t freedom;
     double half, most, nearly_all;
   };
-  for (const auto& [freedom, half, most, nearly_all] : {Row{1, 1.0000000000000002, 12.706204736174694, 63.656741162871526},
-Row{2, 0.8164965809277261, 4.302652729749462, 9.924843200918287},
-Row{3, 0.7648923284043444, 3.1824463052837078, 5.840909309733355},
-Row{4, 0.7406970841126829, 2.7764451051977934, 4.604094871349992},
-Row{7, 0.7111417780817866, 2.364624251592784, 3.4994832973504924},
-Row{30, 0.6827556933212927, 2.0422724563012378, 2.7499956535672254},
-Row{1001, 0.6747349193584472, 1.9623367052808798, 2.5807497687505245},
-Row{100000, 0.674492203553292, 1.9599877075346095, 2.575878469908375},
-Row{10000000, 0.6744897747295749, 1.959964221767205, 2.5758297952037488}}) {
+  for (const auto& [freedom, half, most, nearly_all] :
+       {Row{1, 1.0000000000000002, 12.706204736174694, 63.656741162871526},
+        Row{2, 0.8164965809277261, 4.302652729749462, 9.924843200918287},
+        Row{3, 0.7648923284043444, 3.1824463052837078, 5.840909309733355},
+        Row{4, 0.7406970841126829, 2.7764451051977934, 4.604094871349992},
+        Row{7, 0.7111417780817866, 2.364624251592784, 3.4994832973504924},
+        Row{30, 0.6827556933212927, 2.0422724563012378, 2.7499956535672254},
+        Row{1001, 0.6747349193584472, 1.9623367052808798, 2.5807497687505245},
+        Row{100000, 0.674492203553292, 1.9599877075346095, 2.575878469908375},
+        Row{10000000, 0.6744897747295749, 1.959964221767205, 2.5758297952037488}}) {
     const double places = 1e-10;
     EXPECT_NEAR(studentQuantile(0.5, freedom) / half, 1, places) << freedom;
     EXPECT_NEAR(studentQuantile(0.95, freedom) / most, 1, places) << freedom;
@@ -157,7 +160,8 @@ TEST(Importances, AreSharesOfTheChange) {
     EXPECT_EQ(importancesOf(strictEngine(), formulaOf("2.5"), set.view()), std::vector<double>(4));
   }
   // Shuffled, a - b is negative in half of the rows.
-  RowSet pairs{.columns = {{}, {}}};
+  RowSet pairs;
+  pairs.columns = {{}, {}};
   for (int r = 0; r < 50; ++r) {
     pairs.columns[0].push_back(r + 1);
     pairs.columns[1].push_back(r);
