@@ -262,7 +262,9 @@ std::string jsonText(const Front& front, const ColumnNames& columns, const Chose
     if (details == nullptr || &formula != front.chosen()) continue;
     array.back()["standard_errors"] = details->uncertainty.standard_errors;
     array.back()["residual"] = details->uncertainty.residual;
-    array.back()["importances"] = details->importances;
+    for (std::size_t c = 0; c < details->importances.size(); ++c) {
+      array.back()["importances"][columns.empty() ? fmt::format("x{}", c) : columns[c]] = details->importances[c];
+    }
   }
   return dump(array);
 }

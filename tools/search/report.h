@@ -25,7 +25,7 @@ struct ChosenDetails {
 
 /// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null where they are not
 /// finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()), and a line end. With `details` the
-/// chosen formula also has `standard_errors` and `residual` (null where they are NaN), and `importances` by column.
+/// chosen formula also has `standard_errors` and `residual` (null where they are NaN), and `importances` by name.
 std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr);
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.
