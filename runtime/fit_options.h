@@ -18,6 +18,7 @@ bool canBeFitted(const LossInfo& loss) noexcept;
 /// The numbers that a parameter may have: from `lower` to `upper`, both included. Equal ones fix it.
 struct ParameterBounds {
   double lower = -std::numeric_limits<double>::infinity(), upper = std::numeric_limits<double>::infinity();
+  bool isNone() const noexcept { return -lower == upper && upper == std::numeric_limits<double>::infinity(); }
 };
 
 /// When a fit of one expression's parameters ends. Norms of parameters are weighted by the lengths of the columns of J,

@@ -67,13 +67,13 @@ ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::u
       best_loss_(kInfinity),
       damping_(kFirstDamping),
       has_scale_(has_scale) {
-  if (!bounds.empty()) bounds_.resize(start.size());
-  std::copy_n(bounds.begin(), std::min(bounds.size(), start.size()), bounds_.begin());
+  if (!std::ranges::all_of(bounds, &ParameterBounds::isNone)) {
+    bounds_.resize(start.size());
+    std::copy_n(bounds.begin(), std::min(bounds.size(), start.size()), bounds_.begin());
+  }
   columns_.reserve(start.size());
   for (const std::uint32_t parameter : linear) {
-    const bool is_free =
-        !isBounded() || (bounds_[parameter].lower == -kInfinity && bounds_[parameter].upper == kInfinity);
-    if (is_free) columns_.push_back({parameter});
+    if (!isBounded() || bounds_[parameter].isNone()) columns_.push_back({parameter});
   }
   linear_ = columns_.size();
   for (std::uint32_t i = 0; i < start.size(); ++i) {
