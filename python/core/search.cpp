@@ -138,9 +138,9 @@ using Kept = std::tuple<std::vector<double>, double, std::size_t, std::vector<do
 
 /// What data say of a formula: its uncertainty, and the importances of the columns.
 std::tuple<Kept, std::vector<double>> judge(const Engine& engine, std::string_view formula,
-                                           const std::vector<Column>& columns, const Column& target,
-                                           const std::optional<Column>& weights,
-                                           const std::vector<std::string>& names) {
+                                            const std::vector<Column>& columns, const Column& target,
+                                            const std::optional<Column>& weights,
+                                            const std::vector<std::string>& names) {
   const DataView data = viewOf(columns, target, weights, names);
   const Expression expression = parse(formula, Language::kInfix, data.names).value();
   const nb::gil_scoped_release free;

@@ -112,7 +112,8 @@ std::vector<double> halfWidths(const Engine& engine, const Expression& formula, 
 }
 
 double studentQuantile(double level, std::size_t freedom) {
-  return freedom == 0 ? kUnknown : boost::math::quantile(boost::math::students_t(static_cast<double>(freedom)), (1 + level) / 2);
+  return freedom == 0 ? kUnknown
+                      : boost::math::quantile(boost::math::students_t(static_cast<double>(freedom)), (1 + level) / 2);
 }
 
 std::vector<double> importancesOf(const Engine& engine, const Expression& formula, const DataView& data) {
