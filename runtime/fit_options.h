@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <stop_token>
 #include <string_view>
+#include <vector>
 
 #include "runtime/engine_options.h"
 
@@ -12,6 +14,12 @@ namespace srjit {
 /// Whether a loss of this row can be fitted: those that are not smallest for the best predictions (kSum, kCorrelation)
 /// cannot.
 bool canBeFitted(const LossInfo& loss) noexcept;
+
+/// The numbers that a parameter may have: from `lower` to `upper`, both included. Equal ones fix it.
+struct ParameterBounds {
+  double lower = -std::numeric_limits<double>::infinity(), upper = std::numeric_limits<double>::infinity();
+  bool isNone() const noexcept { return -lower == upper && upper == std::numeric_limits<double>::infinity(); }
+};
 
 /// When a fit of one expression's parameters ends. Norms of parameters are weighted by the lengths of the columns of J,
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
@@ -36,6 +44,9 @@ struct FitOptions {
   /// 0.01.
   double step_tolerance = 0;
   std::stop_token stop = {};  ///< ends all fits with kCancelled, after the pass that runs
+  /// Of p0, p1, ... in every expression; parameters beyond the last are free. A start outside is moved to the bound.
+  /// The standard error of a parameter that ends at a bound is NaN, and it counts as known in those of the others.
+  std::vector<ParameterBounds> bounds = {};
 };
 
 /// How the fit of an expression ended. Whatever it is, the parameters are the best that were evaluated, at worst those

@@ -60,10 +60,11 @@ Asked<GradientOptions> askedGradient(const std::string& loss, const std::string&
 }
 
 Asked<FitOptions> askedFit(const std::string& loss, const std::string& nan, unsigned iterations, double loss_tolerance,
-                           double step_tolerance) {
+                           double step_tolerance, const std::vector<std::tuple<double, double>>& bounds) {
   const std::stop_source stop;
-  return {FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()},
-          nb::none(), stop};
+  FitOptions options{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()};
+  for (const auto& [lower, upper] : bounds) options.bounds.push_back({lower, upper});
+  return {std::move(options), nb::none(), stop};
 }
 
 template <class T>
@@ -296,7 +297,7 @@ void defineEvaluations(nb::module_& module) {
   define(
       module, "fit", "submit_fit", askedFit, [](const Engine& e, const auto&... given) { return e.fit(given...); },
       [](const Engine& e, const auto&... given) { return e.submitFit(given...); }, nb::arg("loss"), nb::arg("nan"),
-      nb::arg("iterations"), nb::arg("loss_tolerance"), nb::arg("step_tolerance"));
+      nb::arg("iterations"), nb::arg("loss_tolerance"), nb::arg("step_tolerance"), nb::arg("bounds"));
   defineOutputs<float>(module);
   defineOutputs<double>(module);
   defineWaiting(

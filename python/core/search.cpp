@@ -6,11 +6,13 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <tuple>
 
 #include "core/bindings.h"
 #include "ir/text/latex.h"
 #include "tools/files/checkpoint.h"
 #include "tools/files/output.h"
+#include "tools/search/formulas/uncertainty.h"
 #include "tools/search/page/report_page.h"
 #include "tools/search/resume/checkpoint.h"
 
@@ -163,6 +165,30 @@ void writeReport(const std::string& path, const std::vector<Column>& columns, co
   out.publish().value();
 }
 
+/// The members of an Uncertainty, as Python keeps them.
+using Kept = std::tuple<std::vector<double>, double, std::size_t, std::vector<double>, std::vector<double>>;
+
+/// What data say of a formula: its uncertainty, and the importances of the columns.
+std::tuple<Kept, std::vector<double>> judge(const Engine& engine, std::string_view formula,
+                                            const std::vector<Column>& columns, const Column& target,
+                                            const std::optional<Column>& weights,
+                                            const std::vector<std::string>& names) {
+  const DataView data = viewOf(columns, target, weights, names);
+  const Expression expression = parse(formula, Language::kInfix, data.names).value();
+  const nb::gil_scoped_release free;
+  search::Uncertainty of = search::uncertaintyOf(engine, expression, data);
+  return {{of.standard_errors, of.residual, of.freedom, of.lengths, of.cosines},
+          search::importancesOf(engine, expression, data)};
+}
+
+std::vector<double> halfWidths(const Engine& engine, std::string_view formula, const std::vector<Column>& columns,
+                               const std::vector<std::string>& names, const Kept& kept, double level) {
+  const DataView data = viewOf(columns, {}, {}, names);
+  const Expression expression = parse(formula, Language::kInfix, data.names).value();
+  const nb::gil_scoped_release free;
+  return search::halfWidths(engine, expression, std::make_from_tuple<search::Uncertainty>(kept), data, level);
+}
+
 }  // namespace
 
 void defineSearch(nb::module_& module) {
@@ -170,6 +196,10 @@ void defineSearch(nb::module_& module) {
              nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none(),
              nb::arg("last").none());
   module.def("write_report", writeReport);
+  module.def("judge", judge, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("target"),
+             nb::arg("weights").none(), nb::arg("names"));
+  module.def("half_widths", halfWidths, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("names"),
+             nb::arg("uncertainty"), nb::arg("level"));
 }
 
 }  // namespace srjit::python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -438,7 +438,8 @@ class Engine:
         return self._matrix(False, "jacobian", program, data, parameters, (by,), out)
 
     def fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *, loss: str = "mse",
-            nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE, step_tolerance: float = _core.STEP_TOLERANCE) -> Fits:
+            nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE, step_tolerance: float = _core.STEP_TOLERANCE,
+            bounds: Any = None) -> Fits:
         """Fits the parameters of every expression to the target, all of them together.
 
         Each iteration is one pass over the data for all fits that have not ended (Levenberg-Marquardt with variable
@@ -452,18 +453,21 @@ class Engine:
             nan: As of `loss`.
             loss_tolerance: Converged if the next step would lower the loss by no more than this share of it.
             step_tolerance: Converged if the next step is no longer than this share of the parameters.
+            bounds: The least and the largest value of p0, p1, ... in every expression, where None is no bound: a mapping
+                such as ``{"p0": (0, None)}``, or a sequence of pairs. A start outside is moved to the bound; a parameter that
+                ends there has no standard error.
         """
-        return self._fit(True, program, data, starts, iterations, loss, nan, loss_tolerance, step_tolerance)
+        return self._fit(True, program, data, starts, iterations, loss, nan, bounds, loss_tolerance, step_tolerance)
 
     def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *,
                    loss: str = "mse", nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE,
-                   step_tolerance: float = _core.STEP_TOLERANCE) -> Pending:
+                   step_tolerance: float = _core.STEP_TOLERANCE, bounds: Any = None) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
-        return self._fit(False, program, data, starts, iterations, loss, nan, loss_tolerance, step_tolerance)
+        return self._fit(False, program, data, starts, iterations, loss, nan, bounds, loss_tolerance, step_tolerance)
 
     def _fit(self, waits: bool, program: Program, data: Dataset, starts: Any, iterations: int, loss: str, nan: str,
-             *tolerances: float) -> Any:
-        options = (*_words(loss, nan), _count_of(iterations, "iterations"), *tolerances)
+             bounds: Any, *tolerances: float) -> Any:
+        options = (*_words(loss, nan), _count_of(iterations, "iterations"), *tolerances, _bounds_of(program, bounds))
         return self._call(waits, "fit", program, data, _starts_of(program, starts), options, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
@@ -577,6 +581,22 @@ def _starts_of(program: Program, starts: Any) -> np.ndarray:
     if starts is None and isinstance(program, Program):
         return np.ones(program.parameter_count)
     return _parameters_of(program, starts)[0]
+
+
+def _bounds_of(program: Any, bounds: Any) -> list[tuple[float, float]]:
+    """The bounds of p0, p1, ...; empty if there are none."""
+    if bounds is None:
+        return []
+    if not isinstance(bounds, Mapping):
+        bounds = {f"p{p}": pair for p, pair in enumerate(bounds)}
+    sides = {f"p{p}": (-np.inf, np.inf) for p in range(np.diff(program.parameter_offsets).max(initial=0))}
+    for name, pair in bounds.items():
+        if name not in sides:
+            raise ValueError(f"bounds are given for {name!r}, but no expression has this parameter")
+        if np.shape(pair) != (2,):
+            raise ValueError(f"the bounds of {name} are {pair!r}, expected a pair of numbers or None, such as (0, None)")
+        sides[name] = tuple(none if side is None else float(side) for side, none in zip(pair, (-np.inf, np.inf)))
+    return list(sides.values())
 
 
 def _derivative_shape(program: Program, data: Dataset, by: str) -> tuple[int, ...]:

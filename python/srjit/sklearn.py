@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import column_of, first_text, name_of
+from . import _core
+from ._arrays import column_of, columns_of, first_text, name_of
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import VARIABLE, Population, parse
@@ -99,17 +100,18 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         iterations: Passes over the data, at most.
         random_state: Seed of the starts that are drawn, 0 to 2**64 - 1; a ``RandomState``, or None for the global one.
         device, precision: As of `srjit.Engine`.
+        bounds: Of the parameters: as of `srjit.Engine.fit`.
 
     Attributes:
         parameters_: Shape (parameters,).
-        standard_errors_: Shape (parameters,); NaN if a parameter has none.
+        standard_errors_: Shape (parameters,); NaN if a parameter has none, or is at a bound.
         loss_: With these parameters, on the data of the fit.
         n_iter_: Passes over the data.
         status_: How the fit ended: ``"converged"``, ``"iterations"``, ``"no parameters"`` or ``"failed: ..."``.
     """
 
     def __init__(self, expression: Any = "p0 + p1*x0", *, start: Any = None, loss: str = "mse", iterations: int = 100,
-                 random_state: Any = 0, device: str = "auto", precision: str = "f64"):
+                 random_state: Any = 0, device: str = "auto", precision: str = "f64", bounds: Any = None):
         _keep(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExpressionRegressor:
@@ -126,7 +128,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         program = engine.compile(self._population, deferred=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         data = engine.upload(X, y, weights)
-        fits = engine.fit(program, data, self._starts(program.parameter_count), self.iterations, loss=self.loss)
+        fits = engine.fit(program, data, self._starts(program.parameter_count), self.iterations, loss=self.loss,
+                          bounds=self.bounds)
         fits.check()
         self.parameters_ = fits.parameters
         self.standard_errors_ = fits.standard_errors
@@ -253,6 +256,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         front_: A list of `srjit.Formula`: each has the least loss of its complexity or less, in the order of complexity.
         chosen_: That of these which predicts.
         expression_: Its text.
+        standard_errors_: Those of its constants, in their order, by least squares; NaN for a whole exponent, and for a constant
+            that others can replace.
+        residual_: The standard deviation of its residuals, with as many degrees of freedom less as it has constants.
+        feature_importances_: How much its prediction changes if a column is shuffled, as a share: shape (columns,).
         n_iter_: Generations.
         seconds_: How long the search took, also before it was resumed.
         candidates_, fits_: Individuals whose loss was computed, and whose constants were fitted.
@@ -305,6 +312,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._kept = (X[kept], y[kept], name, len(X))
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
+        self._uncertainty, importances = _core.judge(default_engine(self.device, "f64")._engine, self.expression_, columns_of(X), y,
+                                                     weights, self._names())
+        self.standard_errors_, self.residual_ = np.array(self._uncertainty[0]), self._uncertainty[1]
+        self.feature_importances_ = np.array(importances)
         self.n_iter_ = found.generations
         self.seconds_ = found.seconds
         self.candidates_ = found.candidates
@@ -320,25 +331,33 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(f"the checkpoint was not written: {found.checkpoint_error}", RuntimeWarning, stacklevel=2)
         return self
 
-    def predict(self, X: Any, complexity: int | None = None) -> np.ndarray:
+    def predict(self, X: Any, complexity: int | None = None, *, interval: float | None = None) -> Any:
         """Predictions in f64, shape (rows,); NaN or infinite where the formula is, as log(x) is for x up to 0.
 
         Args:
             complexity: Predict with the best formula of at most this complexity instead of the chosen one.
+            interval: A probability such as 0.95. Gives three arrays: the predictions, and the ends of the intervals that
+                contain a new measurement with this probability, if the formula is right and residuals are normal
+                (docs/search.md). For the chosen formula only.
         """
+        if interval is not None and (complexity is not None or not 0 < interval < 1):
+            raise InvalidError(f"interval is {interval} and complexity {complexity}, expected a probability between 0 and 1 for the "
+                               "chosen formula")
         formula = self._formula(complexity)
         X = _checked(self, X, reset=False)
         engine = default_engine(self.device, "f64")
         parsed = parse(formula.expression, names=self._names())
         program = engine.compile(parsed, expected_rows=X.shape[0])
-        if self.outside == "formula":
-            return engine.predict(program, engine.upload(X))[0]
-        within = np.clip(X, *self.box_)
+        within = X if self.outside == "formula" else np.clip(X, *self.box_)
         predictions = engine.predict(program, engine.upload(within))[0]
         if self.outside == "nan":
             used = [VARIABLE - code for code in parsed.codes if code <= VARIABLE]
             predictions = np.where((X == within)[:, used].all(axis=1), predictions, np.nan)
-        return predictions
+        if interval is None:
+            return predictions
+        half = np.array(_core.half_widths(engine._engine, formula.expression, columns_of(within), self._names(), self._uncertainty,
+                                          interval))
+        return predictions, predictions - half, predictions + half
 
     def sympy(self, complexity: int | None = None, *, real: bool = False) -> Any:
         """The chosen formula, or the best one of at most this complexity, as an expression of SymPy.

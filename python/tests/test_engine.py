@@ -125,6 +125,19 @@ def test_fit_finds_parameters(engine, data, table):
     assert one.status[1] == "iterations" and one.iterations[1] == 1
 
 
+def test_bounds_of_fits(engine, data):
+    program = engine.compile(["p0*x0^2 + p1*sin(x1)*x2 + p2", "p0 + p1*x0"])
+    free = engine.fit(program, data, iterations=100)
+    for bounds in ({"p1": (None, 0.5), "p2": (-np.inf, 0.1)}, [(None, None), (-np.inf, 0.5), (None, 0.1)]):
+        fits = engine.fit(program, data, iterations=100, bounds=bounds)
+        assert fits.parameters[1] == 0.5 and fits.parameters[2] == 0.1 and fits.losses[0] > free.losses[0]
+        assert np.isnan(fits.standard_errors[:3]).tolist() == [False, True, True]
+    np.testing.assert_array_equal(engine.submit_fit(program, data, iterations=100, bounds=bounds).result().parameters, fits.parameters)
+    for bad, words in (({"p3": (0, 1)}, "'p3'"), ({"p0": 1}, "expected a pair"), ([(1, 0)], "of p0"), ({"p0": (np.nan, 1)}, "of p0")):
+        with pytest.raises(ValueError, match=words):
+            engine.fit(program, data, bounds=bad)
+
+
 def test_fits_without_parameters_say_so(engine, data):
     program = engine.compile(["x0 + x1", "p0*x0"])
     assert [engine.fit(program, data, loss=loss).status[0] for loss in ("mse", "scaled-mse")] == ["no parameters"] * 2

@@ -152,6 +152,33 @@ def test_predictions_outside_of_the_data():
         clone(model).set_params(outside="zero").fit(X, X[:, 0])
 
 
+def test_errors_intervals_and_importances():
+    from scipy import stats
+    random = np.random.default_rng(3)
+    X = random.normal(size=(150, 3))
+    y = 2 + 3 * X[:, 1] + random.normal(size=150)
+    weights = np.where(np.arange(150) < 100, 1.0, 0.0)
+    model = small(operators="add,mul", max_complexity=5, generations=10).fit(X, y, weights)
+    line = np.stack([np.ones(100), X[:100, 1]], axis=1)
+    residual = np.sqrt(((y - model.predict(X))[:100]**2).sum() / 98)
+    covariance = residual**2 * np.linalg.inv(line.T @ line)
+    assert model.residual_ == pytest.approx(residual, rel=1e-9)
+    assert sorted(model.standard_errors_) == pytest.approx(sorted(np.sqrt(np.diag(covariance))), rel=1e-9), model.expression_
+    assert model.feature_importances_.tolist() == [0, 1, 0]
+    for same in (model, pickle.loads(pickle.dumps(model))):
+        prediction, low, high = same.predict(X, interval=0.9)
+        at = np.stack([np.ones(150), X[:, 1]], axis=1)
+        half = stats.t.ppf(0.95, 98) * np.sqrt(residual**2 + np.einsum("ri,ij,rj->r", at, covariance, at))
+        np.testing.assert_allclose(high - prediction, half, rtol=1e-9)
+        np.testing.assert_allclose(prediction - low, half, rtol=1e-9)
+        np.testing.assert_array_equal(prediction, model.predict(X))
+    for bad in ({"interval": 0}, {"interval": 95}, {"interval": 0.9, "complexity": 3}):
+        with pytest.raises(ValueError, match="expected a probability"):
+            model.predict(X, **bad)
+    clamped = small(operators="add,mul", max_complexity=5, generations=10, outside="clamp").fit(X, y, weights)
+    assert np.ptp([column[-1] for column in clamped.predict(np.array([[0, 50, 0], [0, 99, 0]]), interval=0.9)][:1]) == 0
+
+
 def test_operators_and_what_they_cost(noisy):
     X = noisy[0]
     for operators in ("add mul:3", ["add", "mul:3"], {"add": 1, "mul": 3}):

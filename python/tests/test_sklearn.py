@@ -36,6 +36,12 @@ def test_parameters_are_found(decay):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+def test_parameters_keep_their_bounds(decay):
+    X, y = decay
+    model = ExpressionRegressor("p0*exp(-p1*x0) + p2", device=DEVICE, bounds={"p1": (0.6, 0.8)}).fit(X, y)
+    assert model.parameters_[1] == 0.6 and np.isnan(model.standard_errors_).tolist() == [False, True, False]
+
+
 def test_linear_fits_at_their_optimum_do_not_warn():
     for seed in range(60):
         random = np.random.default_rng(seed)

@@ -61,6 +61,10 @@ FitOptions fitOptionsOf(const srjit_fit_options* given) {
   result.loss_tolerance = toleranceOf(options.loss_tolerance, result.loss_tolerance);
   result.step_tolerance = toleranceOf(options.step_tolerance, result.step_tolerance);
   if (options.iterations != 0) result.iterations = options.iterations;
+  const std::span<const double> bounds = arrayOf(options.bounds, options.bound_count, "bounds");
+  if (bounds.size() % 2 != 0)
+    refuse(Errc::kInvalid, "bounds has an odd number of numbers, expected two for each parameter");
+  for (std::size_t i = 0; i < bounds.size(); i += 2) result.bounds.push_back({bounds[i], bounds[i + 1]});
   return result;
 }
 

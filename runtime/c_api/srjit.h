@@ -380,6 +380,8 @@ typedef struct srjit_fit_options {
   double step_tolerance;          /* 0: the default; negative: 0 */
   uint32_t iterations;            /* 0: the default */
   uint32_t reserved;              /* 0 */
+  const double* bounds;           /* the lower and the upper bound of p0, then of p1, ...; -INFINITY, INFINITY: none */
+  uint64_t bound_count;           /* of these numbers: two for each parameter that has them */
 } srjit_fit_options;
 
 /* As srjit_losses. `count` is the number of expressions, `parameter_count` that of all their parameters. */
@@ -393,7 +395,7 @@ typedef struct srjit_fits {
   uint64_t* starts;     /* which start won */
   uint64_t parameter_count;
   double* parameters;
-  double* standard_errors; /* NaN if unknown */
+  double* standard_errors; /* NaN if unknown, and at a bound */
   srjit_failures* failures;
 } srjit_fits;
 

@@ -210,6 +210,12 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
                  {}};
   }
   if (options.iterations == 0) return Error{Errc::kInvalid, "0 iterations: expected at least 1", {}};
+  for (std::size_t p = 0; p < options.bounds.size(); ++p) {
+    const auto [lower, upper] = options.bounds[p];
+    if (lower <= upper && lower < HUGE_VAL && upper > -HUGE_VAL) continue;
+    return Error{
+        Errc::kInvalid, fmt::format("bounds {} and {} of p{}: no number is between them", lower, upper, p), {}};
+  }
   if (!options.loss.custom && !canBeFitted(infoOf(options.loss.kind))) {
     return Error{Errc::kInvalid,
                  fmt::format("{} cannot be fitted: expected a loss that is smallest for the best predictions",

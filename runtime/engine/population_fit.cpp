@@ -191,6 +191,7 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   struct Finder {
     LinearParameters linear;
     std::vector<double> start;
+    std::vector<ParameterBounds> bounds;
   };
   tbb::enumerable_thread_specific<Finder> finders;
   tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
@@ -200,10 +201,16 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     Finder& finder = finders.local();
     std::pmr::monotonic_buffer_resource& memory = memory_.local();
     if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.find(source_->expressions[e]);
+    finder.bounds.assign(options_.bounds.begin(),
+                         options_.bounds.begin() + std::min(options_.bounds.size(), givenParameters(e)));
+    for (std::uint32_t p = 0; p < finder.bounds.size(); ++p) {
+      finder.bounds[p].lower /= unitOf(e, p);
+      finder.bounds[p].upper /= unitOf(e, p);
+    }
     for (std::size_t s = 0; s < start_count; ++s) {
       startOf(e, starts.subspan(s * all, all), finder.start);
       entries_[e * start_count + s] = std::pmr::polymorphic_allocator<>(&memory).new_object<FitEntry>(
-          FitEntry{.fit = fit::ParameterFit(finder.start, linear, has_scale, &memory),
+          FitEntry{.fit = fit::ParameterFit(finder.start, linear, has_scale, finder.bounds, &memory),
                    .error = nullptr,
                    .expression = e,
                    .start = s,

@@ -29,6 +29,9 @@ constexpr double kRoundings = 4;
 constexpr double kLeastResidual = 1;
 /// By how much sums of doubles may differ of columns that are multiples of each other.
 constexpr double kSameDirection = 1e-15;
+constexpr double kInfinity = std::numeric_limits<double>::infinity(), kFixed = std::numeric_limits<double>::quiet_NaN();
+/// Of an active set: one for each parameter that meets a bound, and some for those that leave it again.
+constexpr std::size_t kRoundsPerParameter = 4;
 /// By which share losses may differ that count as equal.
 constexpr double kMostNoise = 1e-6;
 
@@ -56,21 +59,28 @@ constexpr double kFirstDamping = 1e-3;
 }  // namespace
 
 ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, bool has_scale,
-                           std::pmr::memory_resource* memory)
+                           std::span<const ParameterBounds> bounds, std::pmr::memory_resource* memory)
     : numbers_(kPerParameter * start.size() + 2 * triangleSize(start.size()), memory),
       columns_(memory),
-      linear_(linear.size()),
-      start_loss_(std::numeric_limits<double>::infinity()),
-      best_loss_(std::numeric_limits<double>::infinity()),
+      bounds_(memory),
+      start_loss_(kInfinity),
+      best_loss_(kInfinity),
       damping_(kFirstDamping),
       has_scale_(has_scale) {
-  columns_.reserve(start.size());
-  for (const std::uint32_t parameter : linear) columns_.push_back({parameter});
-  for (std::uint32_t i = 0; i < start.size(); ++i) {
-    if (std::ranges::find(linear, i) == linear.end()) columns_.push_back({i});
+  if (!std::ranges::all_of(bounds, &ParameterBounds::isNone)) {
+    bounds_.resize(start.size());
+    std::copy_n(bounds.begin(), std::min(bounds.size(), start.size()), bounds_.begin());
   }
-  std::ranges::copy(start, nextTrial().begin());
-  std::ranges::copy(start, best().begin());
+  columns_.reserve(start.size());
+  for (const std::uint32_t parameter : linear) {
+    if (!isBounded() || bounds_[parameter].isNone()) columns_.push_back({parameter});
+  }
+  linear_ = columns_.size();
+  for (std::uint32_t i = 0; i < start.size(); ++i) {
+    if (std::ranges::find(columns_, i, &Column::parameter) == columns_.end()) columns_.push_back({i});
+    nextTrial()[i] = within(i, start[i]);
+  }
+  std::ranges::copy(trial(), best().begin());
 }
 
 LevenbergMarquardt::LevenbergMarquardt(Precision precision, const FitOptions& options, const Rows& rows)
@@ -91,7 +101,8 @@ void LevenbergMarquardt::take(ParameterFit& fit, std::span<const double> sums) {
 }
 
 void LevenbergMarquardt::makeRoom(std::size_t parameters) {
-  for (std::vector<double>* const of_columns : {&trial_, &gradient_, &solution_, &step_, &added_}) {
+  for (std::vector<double>* const of_columns :
+       {&trial_, &gradient_, &solution_, &step_, &added_, &slopes_, &move_, &held_}) {
     of_columns->resize(parameters);
   }
   gram_.resize(triangleSize(parameters));
@@ -247,9 +258,10 @@ void LevenbergMarquardt::moveToTrial() {
     if (!cholesky_.isDependent(i)) fit.columns_[i].was_independent = true;
   }
   fit.is_ill_conditioned_ = isIllConditioned();
+  const bool is_singular = cholesky_.rank() == 0;
   if (converges()) {
     fit.status_ = FitStatus::kConverged;
-  } else if (cholesky_.rank() == 0) {
+  } else if (is_singular) {
     fit.status_ = FitStatus::kSingular;
   }
 }
@@ -265,7 +277,12 @@ bool LevenbergMarquardt::converges() {
   for (std::size_t i = fit_->linear_; i < trial_.size(); ++i) {
     if (cholesky_.isDependent(i) && fit_->columns_[i].was_independent) return fit_->is_negligible_;
   }
-  if (sumOfSquares(solution_) <= loss_tolerance_ * std::fabs(trial_level_.loss)) return true;
+  const double least = loss_tolerance_ * std::fabs(trial_level_.loss);
+  if (fit_->isBounded()) {
+    std::ranges::fill(added_, 0);
+    return solveWithinBounds() <= least || isSmall(step_);
+  }
+  if (sumOfSquares(solution_) <= least) return true;
   std::ranges::copy(solution_, step_.begin());
   cholesky_.backward(step_);
   return isSmall(step_);
@@ -300,7 +317,8 @@ void LevenbergMarquardt::giveUp() {
   const double hidden = std::max(least_decrease_ * loss, hiddenBy(lastPlacesOf(fit.current(), fit.gram()), loss));
   // Whether the best parameters have what linear ones gain already.
   const bool is_settled = fit.best_loss_ <= fit.level_.projected() + hidden;
-  const double left = sumOfSquares(std::span(solution_).subspan(is_settled ? fit.linear_ : 0));
+  double left = sumOfSquares(std::span(solution_).subspan(is_settled ? fit.linear_ : 0));
+  if (fit.isBounded()) left = solveWithinBounds() - (is_settled ? fit.level_.linear_gain : 0);
   fit.status_ = left <= hidden ? FitStatus::kConverged : FitStatus::kNoProgress;
 }
 
@@ -379,6 +397,7 @@ void LevenbergMarquardt::proposeStep() {
   const ParameterFit::Level& level = fit.level_;
   fit.predicted_ =
       fit.damping_ * fit.step_length_ * fit.step_length_ + descent - (level.is_settled ? level.linear_gain : 0);
+  for (std::size_t i = 0; i < step_.size() && fit.isBounded(); ++i) fit.predicted_ += step_[i] * slopes_[i];
   fit.is_negligible_ = isSmall(step_) || fit.predicted_ <= least_decrease_ * std::fabs(level.loss);
   fit.settlings_ = 0;
   propose(fit.current());
@@ -387,9 +406,65 @@ void LevenbergMarquardt::proposeStep() {
 void LevenbergMarquardt::solveDamped() {
   const std::span<const double> scales = fit_->scales();
   for (std::size_t i = 0; i < added_.size(); ++i) added_[i] = i < fit_->linear_ ? 0 : fit_->damping_ * scales[i];
+  if (fit_->isBounded()) return static_cast<void>(solveWithinBounds());
   cholesky_.factor(fit_->gram(), added_, pivot_threshold_);
   cholesky_.forward(fit_->gradient(), step_);
   cholesky_.backward(step_);
+}
+
+/// J'J with zeros for the columns that are not to get a step: ScaledCholesky leaves them out.
+template <class IsOut>
+std::span<const double> LevenbergMarquardt::gramWithout(std::span<const double> gram, const IsOut& is_out) {
+  free_gram_.assign(gram.begin(), gram.end());
+  for (std::size_t i = 0; i < step_.size(); ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      if (is_out(i) || is_out(j)) free_gram_[triangleIndex(i, j)] = 0;
+    }
+  }
+  return free_gram_;
+}
+
+/// `step_` becomes the minimum of the model with what is `added_` to J'J, within the bounds: a solution of the free
+/// parameters is followed to the first bound, whose parameter is then held; at their minimum, the held one that gains
+/// most by leaving its bound becomes free. Gives the gain of the step, less what is added.
+double LevenbergMarquardt::solveWithinBounds() {
+  const std::size_t count = step_.size();
+  const std::span<const double> gram = fit_->gram(), gradient = fit_->gradient(), current = fit_->current();
+  const auto roomTo = [&](std::size_t i, double side) { return fit_->boundTowards(i, side) - current[i]; };
+  std::ranges::fill(step_, 0);
+  for (std::size_t i = 0; i < count; ++i) held_[i] = roomTo(i, 1) == roomTo(i, -1) ? kFixed : 0;
+  bool is_least = false;  // of the free parameters
+  for (std::size_t round = 0;; ++round) {
+    double gain = 0, most = 0;
+    std::size_t leaving = count, stopped = count;
+    for (std::size_t i = 0; i < count; ++i) {
+      slopes_[i] = gradient[i] - added_[i] * step_[i];
+      for (std::size_t j = 0; j < count; ++j)
+        slopes_[i] -= gram[triangleIndex(std::max(i, j), std::min(i, j))] * step_[j];
+      gain += (gradient[i] + slopes_[i]) * step_[i];
+      const double own = slopes_[i] * slopes_[i] / gram[triangleIndex(i, i)];
+      if (!(held_[i] * slopes_[i] < 0 && own > most)) continue;
+      leaving = i;
+      most = own;
+    }
+    if ((is_least && leaving == count) || round > kRoundsPerParameter * count) return gain;
+    if (is_least) held_[leaving] = 0;
+    cholesky_.factor(gramWithout(gram, [&](std::size_t i) { return held_[i] != 0; }), added_, pivot_threshold_);
+    cholesky_.forward(slopes_, move_);
+    cholesky_.backward(move_);
+    double share = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double own = move_[i] == 0 ? 1 : std::max((roomTo(i, move_[i]) - step_[i]) / move_[i], 0.0);
+      if (!(own < share)) continue;
+      share = own;
+      stopped = i;
+    }
+    for (std::size_t i = 0; i < count; ++i) step_[i] += share * move_[i];
+    is_least = stopped == count;
+    if (is_least) continue;
+    held_[stopped] = move_[stopped] > 0 ? 1 : -1;
+    step_[stopped] = roomTo(stopped, held_[stopped]);
+  }
 }
 
 void LevenbergMarquardt::propose(std::span<const double> from) {
@@ -398,7 +473,14 @@ void LevenbergMarquardt::propose(std::span<const double> from) {
     return;
   }
   const std::span<double> trial = fit_->nextTrial();
-  for (std::size_t i = 0; i < from.size(); ++i) trial[fit_->columns_[i].parameter] = from[i] + step_[i];
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    double& number = trial[fit_->columns_[i].parameter];
+    number = from[i] + step_[i];
+    if (!fit_->isBounded()) continue;
+    // A step to a bound ends just there: rounding may leave it a place before or behind.
+    const double bound = fit_->boundTowards(i, step_[i]);
+    number = step_[i] == bound - from[i] ? bound : fit_->within(fit_->columns_[i].parameter, number);
+  }
 }
 
 bool LevenbergMarquardt::isTooLong(std::span<const double> step) const {
@@ -422,7 +504,8 @@ void LevenbergMarquardt::standardErrors(const ParameterFit& fit, std::size_t row
   if (!std::isfinite(fit.best_loss_)) return;
   makeRoom(fit.size());
   std::ranges::fill(added_, 0);
-  cholesky_.factor(fit.bestGram(), added_, pivot_threshold_);
+  const auto is_at_bound = [&](std::size_t i) { return fit.isAtBound(i); };
+  cholesky_.factor(gramWithout(fit.bestGram(), is_at_bound), added_, pivot_threshold_);
   if (rows <= cholesky_.rank()) return;
   const double variance = fit.best_loss_ / static_cast<double>(rows - cholesky_.rank());
   for (std::size_t i = 0; i < fit.size(); ++i) {

@@ -32,6 +32,12 @@ namespace srjit::fit {
 /// - Of a + b f the best a and b at the start come first, unless the linear parameters are better: with some of f's
 ///   parameters linear, b is not, and a fit from another b could end above the scaled loss of the start.
 ///
+/// - Parameters with bounds are damped ones. A step is the minimum of the damped model within the bounds, by an active
+///   set: a parameter at a bound that the loss falls beyond stays there (projected Levenberg-Marquardt steps: C.
+///   Kanzow, N. Yamashita, M. Fukushima, J. Comput. Appl. Math. 172, 2004; the active set: C. L. Lawson, R. J. Hanson,
+///   "Solving Least Squares Problems", 1974, ch. 23). A fit has converged if the undamped step within the bounds gains
+///   nothing.
+///
 /// It fits another loss than squared errors if the sums are those of Quantity::kReweighted, with half the slope and
 /// half the curvature of the loss's term in place of residual and 1, and if no parameter is said to be linear. Steps
 /// are then reweighted (P. J. Green, J. R. Stat. Soc. B 46(2), 1984), and trials are compared by the loss, which may be
@@ -68,7 +74,8 @@ class LevenbergMarquardt {
 
   /// From the diagonal of s^2 (J'J)^-1 at fit.parameters(), where s^2 is the loss by degrees of freedom, `rows` less
   /// the rank of J. NaN for a parameter that depends on those before it (linear ones come first), for all without
-  /// degrees of freedom, and before the first pass. `errors` has one number for each parameter.
+  /// degrees of freedom, before the first pass, and at a bound, where a parameter counts as known. `errors` has one
+  /// number for each parameter.
   void standardErrors(const ParameterFit& fit, std::size_t rows, std::span<double> errors);
 
  private:
@@ -92,6 +99,9 @@ class LevenbergMarquardt {
   void proposeSettled();
   void proposeStep();
   void solveDamped();
+  double solveWithinBounds();
+  template <class IsOut>
+  std::span<const double> gramWithout(std::span<const double> gram, const IsOut& is_out);
   void propose(std::span<const double> from);
   bool isSmall(std::span<const double> step) const;
   bool isTooLong(std::span<const double> step) const;
@@ -111,6 +121,9 @@ class LevenbergMarquardt {
   ScaledCholesky cholesky_;
   std::vector<double> solution_;  ///< forward()'s at the trial
   std::vector<double> step_, added_;
+  // Of solveWithinBounds():
+  std::vector<double> slopes_, move_, free_gram_;
+  std::vector<double> held_;  ///< by column: -1 at the lower bound, 1 at the upper one, 0 free; NaN: both are equal
 };
 
 }  // namespace srjit::fit

@@ -19,8 +19,10 @@ namespace srjit::fit {
 class ParameterFit {
  public:
   /// `linear`: which parameters enter linearly and jointly (LinearParameters), each once; others are right, too, but
-  /// take more passes. `has_scale`: whether the last two are a and b of a + b f, with 0 and 1 to start from.
+  /// take more passes. `has_scale`: whether the last two are a and b of a + b f, with 0 and 1 to start from. `bounds`
+  /// are those of the first parameters, if any has some; a parameter with a bound does not count as linear.
   ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, bool has_scale = false,
+               std::span<const ParameterBounds> bounds = {},
                std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   bool done() const noexcept { return status_ != FitStatus::kRunning; }
@@ -48,6 +50,20 @@ class ParameterFit {
   std::uint32_t parameterAt(std::size_t i) const noexcept { return columns_[i].parameter; }
   /// The squared length of the derivative's column in place `i`, at parameters().
   double squaredLength(std::size_t i) const noexcept { return bestGram()[triangleIndex(i, i)]; }
+  /// The bound of the parameter in place `i` that lies in the direction of `step`; infinite if there is none.
+  double boundTowards(std::size_t i, double step) const noexcept {
+    const ParameterBounds bounds = isBounded() ? bounds_[parameterAt(i)] : ParameterBounds{};
+    return step > 0 ? bounds.upper : bounds.lower;
+  }
+  /// Whether the parameter in place `i` is at one of its bounds, at parameters().
+  bool isAtBound(std::size_t i) const noexcept {
+    const double value = parameters()[parameterAt(i)];
+    return value == boundTowards(i, -1) || value == boundTowards(i, 1);
+  }
+  /// The number next to `value` that the bounds of `parameter` allow.
+  double within(std::size_t parameter, double value) const noexcept {
+    return isBounded() ? std::clamp(value, bounds_[parameter].lower, bounds_[parameter].upper) : value;
+  }
   /// Whether the fit ended where columns of linear parameters are too near to combinations for normal equations.
   bool isIllConditioned() const noexcept { return is_ill_conditioned_; }
   /// The status of a fit that a better solver has taken to its end.
@@ -79,6 +95,8 @@ class ParameterFit {
     bool was_independent = false;  ///< at a point that was accepted
   };
 
+  bool isBounded() const noexcept { return !bounds_.empty(); }
+
   static constexpr std::size_t kPerParameter = 5;  ///< numbers up to scales(), beside two triangles
   std::span<const double> numbers(std::size_t first, std::size_t count) const noexcept {
     return std::span(numbers_).subspan(first, count);
@@ -100,10 +118,11 @@ class ParameterFit {
 
   // In one block, which takes less memory than an allocation for each.
   std::pmr::vector<double> numbers_;
-  std::pmr::vector<Column> columns_;  ///< linear parameters first
-  std::size_t linear_;                ///< how many
-  Level level_;                       ///< of current()
-  double start_loss_;                 ///< infinite before the first pass
+  std::pmr::vector<Column> columns_;          ///< linear parameters first
+  std::pmr::vector<ParameterBounds> bounds_;  ///< by parameter; empty if no parameter has any
+  std::size_t linear_ = 0;                    ///< how many
+  Level level_;                               ///< of current()
+  double start_loss_;                         ///< infinite before the first pass
   double best_loss_;
   double damping_, growth_ = 2;  ///< Nielsen's mu and nu
   double predicted_ = 0;         ///< of the damped step: the decrease of value(); 0 before the first

@@ -63,9 +63,11 @@ void Refinement::addLeastSquares(std::span<const T> roots, std::size_t rows, boo
   auto out = columns.begin();
   for (std::size_t place = 0; place <= count; ++place) {
     const std::size_t number = place == count ? 0 : 1 + fit_->parameterAt(place);
+    // A column of zeros gets no step: the parameter stays at its bound.
+    const bool is_held = place < count && fit_->isAtBound(place);
     for (const std::size_t row : used) {
       const double weight = is_weighted ? std::sqrt(static_cast<double>(root(count + 1, row))) : 1;
-      *out++ = weight * static_cast<double>(root(number, row));
+      *out++ = is_held ? 0 : weight * static_cast<double>(root(number, row));
     }
   }
   solve(columns, used.size(), divisor, last_place);
@@ -96,10 +98,18 @@ void Refinement::solve(std::span<double> columns, std::size_t rows, double divis
     Candidate candidate{
         {fit_->parameters().begin(), fit_->parameters().end()}, is_more_exact, qr.rest(solved) / divisor};
     bool is_too_long = false;
+    double share = 1;  // of the step, up to the first bound
+    const auto shareTo = [&](std::size_t i) { return (fit_->boundTowards(i, step[i]) - places[i]) / step[i]; };
     for (std::size_t i = 0; i < count; ++i) {
-      candidate.parameters[fit_->parameterAt(i)] += step[i];
+      if (fit_->isAtBound(i)) step[i] = 0;
+      if (step[i] != 0) share = std::min(share, shareTo(i));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      double& number = candidate.parameters[fit_->parameterAt(i)];
+      number = share < 1 && shareTo(i) == share ? fit_->boundTowards(i, step[i]) : number + share * step[i];
       const double size = std::fabs(places[i]);
-      is_too_long = is_too_long || (i >= fit_->linear() && size > 0 && std::fabs(step[i]) > kLongestRefinement * size);
+      is_too_long =
+          is_too_long || (i >= fit_->linear() && size > 0 && std::fabs(share * step[i]) > kLongestRefinement * size);
     }
     if (!is_too_long) candidates_.push_back(std::move(candidate));
   };

@@ -28,9 +28,10 @@ class Refinement {
   void begin();
   /// Adds the constant `mean`, if the fit has an offset: with other linear parameters 0.
   void addConstant(double ones, double mean);
-  /// Adds solutions of least squares. `roots` are those of Quantity::kTangent at fit.parameters(), one after another,
-  /// each of `rows` rows; with `is_weighted` the last one is the weight. Rows that are not finite are left out. Losses
-  /// are `divisor` times smaller than sums; `last_place` is that of the precision of the roots.
+  /// Adds solutions of least squares, or how far the bounds allow to go there; parameters at a bound stay. `roots` are
+  /// those of Quantity::kTangent at fit.parameters(), one after another, each of `rows` rows; with `is_weighted` the
+  /// last one is the weight. Rows that are not finite are left out. Losses are `divisor` times smaller than sums;
+  /// `last_place` is that of the precision of the roots.
   template <class T>
   void addLeastSquares(std::span<const T> roots, std::size_t rows, bool is_weighted, double divisor, double last_place);
 

@@ -281,6 +281,9 @@ class Session {
     options->iterations = 1 + bytes_.byte() % 4;
     options->loss_tolerance = bytes_.byte() % 4 == 0 ? bytes_.number() : 0;
     options->stop = bytes_.byte() % 4 == 0 ? stops_.pick(bytes_) : nullptr;
+    bounds_ = vectorOf(4);
+    options->bounds = bytes_.byte() % 4 == 0 ? bounds_.data() : nullptr;
+    options->bound_count = options->bounds == nullptr ? 0 : bounds_.size();
     return options.get();
   }
 
@@ -395,6 +398,7 @@ class Session {
   Pool<srjit_pending> pending_;
   Pool<srjit_failures> failures_;
   Pool<srjit_stop> stops_;
+  std::vector<double> bounds_;
 };
 
 }  // namespace

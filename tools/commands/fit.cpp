@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,35 @@ struct FitCommand {
   unsigned starts = 1;
   std::uint64_t seed = 1;
   std::size_t refine = 0;
+  std::vector<std::string> bounds;
 };
+
+/// Reads texts such as p0:0: and p1:-1:1, where a side without a number has no bound.
+std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, const std::vector<SourceLine>& lines) {
+  std::size_t parameters = 0;
+  for (const SourceLine& line : lines) {
+    if (line.ok()) parameters = std::max<std::size_t>(parameters, line.expression->parameterCount());
+  }
+  std::vector<ParameterBounds> bounds(parameters);
+  for (const std::string& text : texts) {
+    const auto check = [&](bool is_good, std::string_view why) {
+      if (!is_good) refuse("--bounds: {}: {}; expected P:LOWER:UPPER, such as p0:0:", text::inQuotes(text), why);
+    };
+    auto [name, sides] = llvm::StringRef(text).split(':');
+    std::size_t place = 0;
+    check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1,
+          "no bounds of a parameter");
+    check(place < parameters, "no expression has this parameter");
+    const auto read = [&](llvm::StringRef side, double none) {
+      const Result<double> number = side.empty() ? none : parseNumber(side);
+      check(number && !std::isnan(*number), "a side is no number");
+      return *number;
+    };
+    bounds[place] = {read(sides.split(':').first, -HUGE_VAL), read(sides.split(':').second, HUGE_VAL)};
+    check(bounds[place].lower <= bounds[place].upper, "the lower bound is above the upper one");
+  }
+  return bounds;
+}
 
 /// The fit of one line.
 struct FittedLine {
@@ -146,6 +175,7 @@ ExitStatus runFit(const FitCommand& options) {
   evaluation.copies = options.starts;
   evaluation.compile.deferred = true;
   const std::vector<SourceLine>& lines = evaluation.lines;
+  fit_options.bounds = readBounds(options.bounds, lines);
   return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
     std::vector<FittedLine> table(lines.size());
     const auto fit = [&](const Program& program, std::span<const std::size_t> part,
@@ -178,6 +208,12 @@ Runner defineFit(CLI::App& app) {
                "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
                "that give some, skip leaves these rows out");
   addCount(app, "--iterations", options->fit.iterations, "passes over the data for each start at most", 1, 1'000'000);
+  app.add_option("--bounds", options->bounds,
+                 "bounds of parameters, in all expressions: p0:0: for p0 of at least 0, p1:-1:1 for p1 from -1 to 1, "
+                 "p2::5 for p2 of at most 5; a start outside is moved to the bound")
+      ->type_name("P:LOWER:UPPER,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   addNumber(app, "--tolerance", options->fit.loss_tolerance,
             "end where the next step would lower the loss by no more than this share of it")
       ->type_name("T");
@@ -191,9 +227,11 @@ Runner defineFit(CLI::App& app) {
   app.footer(
       "Fits the parameters of each expression to the target, from the values that follow it after a\n"
       "TAB, or --params, or 1. Writes a line index,loss,valid_rows,iterations,status,parameters per expression, in\n"
-      "order; with --json also standard_errors (null where they cannot be had) and start, the start that won.\n"
+      "order; with --json also standard_errors (null where they cannot be had, and at a bound) and start, the start "
+      "that won.\n"
       "Examples:\n"
       "  sr-jit fit 'p0 * axis ^ p1' --data planets.csv --target period\n"
+      "  sr-jit fit 'p0 + p1*dose/(p2 + dose)' --data assay.csv --target y --bounds p0:0:,p2:0:10\n"
       "  sr-jit fit --exprs population.txt --data table.csv --target y --starts 8 --nan skip --json --out fits.json\n"
       "  sr-jit fit --exprs population.txt --data table.csv --target y --loss huber:1.5 --refine 10");
   return [options] { return runFit(*options); };

@@ -111,9 +111,14 @@ std::string pageText(const SearchCommand& options, const search::SearchResult& r
       .value();
 }
 
-std::string frontText(const SearchCommand& options, const search::Front& front, const ColumnNames& names) {
-  if (options.latex) return search::latexTable(front, names);
-  return options.evaluation.json ? search::jsonText(front, names) : search::csvText(front, names);
+std::string frontText(const SearchCommand& options, const search::SearchResult& found, const DataView& data) {
+  const search::Front& front = found.state.front;
+  if (options.latex) return search::latexTable(front, data.names);
+  if (!options.evaluation.json) return search::csvText(front, data.names);
+  const Expression& chosen = front.chosen()->expression;
+  const search::ChosenDetails details{search::uncertaintyOf(found.engine, chosen, data),
+                                      search::importancesOf(found.engine, chosen, data)};
+  return search::jsonText(front, data.names, &details);
 }
 
 /// Rows with missing values would make the search leave out columns without a word.
@@ -155,7 +160,7 @@ ExitStatus runSearch(SearchCommand options, const CLI::App& app) {
                      state.front.size(), state.candidates, state.fits, state.generations, state.seconds, result.device,
                      wordsOf(result.end)));
   }
-  out.write(frontText(options, state.front, data.names));
+  out.write(frontText(options, result, data));
   out.publish().value();
   if (page) {
     page->write(pageText(options, result, data, app));

@@ -37,7 +37,7 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
   return out;
 }
 
-Json frontJson(const Front& front, const ColumnNames& columns) {
+Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details) {
   Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
@@ -50,11 +50,19 @@ Json frontJson(const Front& front, const ColumnNames& columns) {
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
+    if (details == nullptr || &formula != front.chosen()) continue;
+    array.back()["standard_errors"] = details->uncertainty.standard_errors;
+    array.back()["residual"] = details->uncertainty.residual;
+    for (std::size_t c = 0; c < details->importances.size(); ++c) {
+      array.back()["importances"][columns.empty() ? fmt::format("x{}", c) : columns[c]] = details->importances[c];
+    }
   }
   return array;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns) { return dump(frontJson(front, columns)); }
+std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details) {
+  return dump(frontJson(front, columns, details));
+}
 
 std::string latexTable(const Front& front, const ColumnNames& columns) {
   std::string out = "\\begin{tabular}{rrl}\n\\hline\nComplexity & Loss & Formula \\\\\n\\hline\n";

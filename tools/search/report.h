@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/text.h"
 #include "tools/json.h"
 #include "tools/search/formulas/front.h"
+#include "tools/search/formulas/uncertainty.h"
 
 namespace srjit::search {
 
@@ -13,11 +15,18 @@ namespace srjit::search {
 /// read back as they are; evidence, BIC and R2 have six digits. A NaN is an empty cell, and the formula is infix.
 std::string csvText(const Front& front, const ColumnNames& columns);
 
+/// What data say of the chosen formula: uncertaintyOf() and importancesOf().
+struct ChosenDetails {
+  Uncertainty uncertainty;
+  std::vector<double> importances;
+};
+
 /// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null in a text where they are
-/// not finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()).
-Json frontJson(const Front& front, const ColumnNames& columns);
+/// not finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()). With `details` the chosen formula
+/// also has `standard_errors` and `residual` (null where they are NaN), and `importances` by name.
+Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr);
 /// Its text, and a line end.
-std::string jsonText(const Front& front, const ColumnNames& columns);
+std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr);
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.
 std::string latexTable(const Front& front, const ColumnNames& columns);

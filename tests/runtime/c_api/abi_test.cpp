@@ -87,8 +87,8 @@ TEST(Abi, Evaluations) {
   EXPECT_LAYOUT(srjit_loss_options, 24, 24, AT(loss, 8), AT(nan, 16), AT(by, 20));
   EXPECT_LAYOUT(srjit_losses, 56, 56, AT(count, 8), AT(values, 16), AT(valid_rows, 24), AT(derivative_count, 32),
                 AT(derivatives, 40), AT(failures, 48));
-  EXPECT_LAYOUT(srjit_fit_options, 48, 48, AT(loss, 8), AT(stop, 16), AT(loss_tolerance, 24), AT(step_tolerance, 32),
-                AT(iterations, 40), AT(reserved, 44));
+  EXPECT_LAYOUT(srjit_fit_options, 48, 64, AT(loss, 8), AT(stop, 16), AT(loss_tolerance, 24), AT(step_tolerance, 32),
+                AT(iterations, 40), AT(reserved, 44), AT(bounds, 48), AT(bound_count, 56));
   EXPECT_LAYOUT(srjit_fits, 88, 88, AT(count, 8), AT(losses, 16), AT(valid_rows, 24), AT(iterations, 32),
                 AT(statuses, 40), AT(starts, 48), AT(parameter_count, 56), AT(parameters, 64), AT(standard_errors, 72),
                 AT(failures, 80));

@@ -100,6 +100,30 @@ TEST_F(CInterface, ResultsAreTakenOnceAndInTheirKind) {
               HasSubstr("no derivatives"));
 }
 
+TEST_F(CInterface, BoundsOfFits) {
+  const auto program = compile({"p0 + p1*x0"});
+  const double starts[] = {9, 9}, bounds[] = {-INFINITY, INFINITY, 3, 4};
+  auto options = sized<srjit_fit_options>();
+  std::vector<double> parameters(2);
+  auto fits = sized<srjit_fits>();
+  fits.parameters = parameters.data();
+  fits.parameter_count = 2;
+  const auto fit = [&] {
+    ASSERT_EQ(srjit_fit(engine_.get(), program.get(), data_.get(), starts, 2, &options, &fits, nullptr), SRJIT_OK);
+    messages(fits.failures);
+  };
+  fit();
+  const double free = parameters[1];
+  options.bounds = bounds;
+  options.bound_count = 4;
+  fit();
+  EXPECT_EQ(parameters[1], std::clamp(free, 3.0, 4.0));
+  EXPECT_TRUE(free < 3 || free > 4) << free;
+  options.size = 48;  // a caller that knows no bounds
+  fit();
+  EXPECT_EQ(parameters[1], free);
+}
+
 TEST_F(CInterface, ObjectsAreFreedInAnyOrder) {
   auto program = compile({"p0*x0"});
   const double parameter = 2;

@@ -80,10 +80,20 @@ TEST_F(CInterface, ArgumentsOutOfRange) {
   const auto program = compile({"p0"});
   auto fits = sized<srjit_fits>();
   const double start = 1;
-  EXPECT_THAT(invalid([&](auto error) {
-                return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
-              }),
-              HasSubstr("NaN"));
+  const auto refusedFit = [&] {
+    return invalid([&](auto error) {
+      return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
+    });
+  };
+  EXPECT_THAT(refusedFit(), HasSubstr("NaN"));
+  options.loss_tolerance = 0;
+  options.bound_count = 3;
+  EXPECT_THAT(refusedFit(), HasSubstr("bounds is NULL"));
+  const double bounds[] = {2, 1, 0};
+  options.bounds = bounds;
+  EXPECT_THAT(refusedFit(), HasSubstr("odd number"));
+  options.bound_count = 2;
+  EXPECT_THAT(refusedFit(), HasSubstr("bounds 2 and 1 of p0"));
 }
 
 TEST_F(CInterface, CompileOptionsOutOfRangeAreRefused) {

@@ -112,8 +112,12 @@ TEST_P(Machines, Fit) {
                                     LossOptions{.kind = LossKind::kMae, .nan = NanPolicy::kReject},
                                     LossOptions{.kind = LossKind::kLogLoss}, lossBy("abs(f - y)^1.5")}) {
       const FitOptions options{.loss = loss, .iterations = machine_.isStreaming() ? 4U : 12U};
-      expectSameFits(machine_.fit(engine, program, data, starts, options),
-                     cpu_.fit(of_cpu, on_cpu, starts, options).value());
+      FitOptions bounded = options;
+      bounded.bounds = {{0.2, 0.7}, {}, {-HUGE_VAL, 0.5}};
+      for (const FitOptions& either : {options, bounded}) {
+        expectSameFits(machine_.fit(engine, program, data, starts, either),
+                       cpu_.fit(of_cpu, on_cpu, starts, either).value());
+      }
       if (machine_.isStreaming() || tier != Tier::kInterpret) break;
     }
   }

@@ -94,6 +94,8 @@ class Evaluator {
     auto given = sized<srjit_fit_options>();
     given.loss = &text.given;
     given.iterations = options.iterations;
+    given.bounds = options.bounds.empty() ? nullptr : &options.bounds[0].lower;
+    given.bound_count = 2 * options.bounds.size();
     std::vector<std::int32_t> statuses(count);
     std::vector<std::uint64_t> won(count);
     got.iterations.resize(count);

@@ -58,6 +58,14 @@ TEST(FrontText, Json) {
   EXPECT_EQ(array[1]["latex"], "\\max\\left(x, \\mathrm{mass}\\right)");
   EXPECT_EQ(array[1]["postfix"], "x mass max");
   EXPECT_EQ(std::ranges::count_if(array, [](const auto& row) { return row["chosen"] == true; }), 1);
+  ChosenDetails details{.importances = {0, 1, 0}};
+  details.uncertainty.standard_errors = {0.5, std::nan("")};
+  for (const auto& row : nlohmann::json::parse(jsonText(sampleFront(), textColumns(), &details))) {
+    EXPECT_EQ(row.contains("standard_errors"), row["chosen"]);
+    if (row["chosen"] != true) continue;
+    EXPECT_EQ(row["standard_errors"].dump(), "[0.5,null]");
+    EXPECT_EQ(row["importances"].dump(), R"({"a \"b\", c":1.0,"mass":0.0,"x":0.0})");
+  }
   for (const auto& row : array) {
     EXPECT_TRUE(parse(row["formula"].get<std::string>(), Language::kInfix, textColumns()).ok()) << row;
     EXPECT_EQ(row.size(), 10u);
