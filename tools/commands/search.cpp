@@ -22,7 +22,9 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::string loss = "nmse", nesting, choose = "evidence";
+  std::string loss = "nmse", nesting, choose = "evidence", units, monotone;
+  search::UnitConstants unit_constants = search::UnitConstants::kFree;
+  search::UnitRule unit_rule = search::UnitRule::kHard;
   std::optional<std::string> operators, checkpoint, plot;
   bool latex = false;
 };
@@ -98,6 +100,18 @@ void readTexts(SearchCommand& options) {
   }
 }
 
+/// Reads the options that are texts about the columns.
+void readTexts(SearchCommand& options, const DataView& data) {
+  search::GrammarOptions& grammar = options.search.grammar;
+  const std::size_t count = data.columns.size();
+  grammar.trends = readList(search::parseTrends(options.monotone, data.names, count), options.monotone, "--monotone");
+  if (options.units.empty()) return;
+  grammar.units = readList(search::Dimensions::parse(options.units, data.names, count, options.evaluation.target),
+                           options.units, "--units");
+  grammar.units->constants = options.unit_constants;
+  grammar.units->rule = options.unit_rule;
+}
+
 /// The plot of the chosen formula over all rows.
 std::string plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
                      const std::string& target_name) {
@@ -119,7 +133,8 @@ std::string plotText(const search::SearchResult& result, const DataView& data, s
 
 std::string frontText(const SearchCommand& options, const search::Front& front, const ColumnNames& names) {
   if (options.latex) return search::latexTable(front, names);
-  return options.evaluation.json ? search::jsonText(front, names) : search::csvText(front, names);
+  return options.evaluation.json ? search::jsonText(front, names, options.search.grammar.units)
+                                 : search::csvText(front, names);
 }
 
 /// Rows with missing values would make the search leave out columns without a word.
@@ -138,6 +153,7 @@ ExitStatus runSearch(SearchCommand options) {
   const Roles roles = assignRoles(table, evaluation.target, evaluation.weights).value();
   const DataView data = viewOf(roles);
   checkRows(data, evaluation);
+  readTexts(options, data);
   OutputFile out = OutputFile::create(evaluation.out).value();
   std::optional<OutputFile> plot;
   if (options.plot) {
@@ -193,6 +209,18 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
   addComplexity("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
   app.add_option("--nesting", options.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")
       ->type_name("OUTER:INNER:MOST,...");
+  addCount(app, "--max-columns", grammar.max_columns, "different columns of a formula at most; 0: any number");
+  app.add_option("--units", options.units,
+                 "units of columns and of the target, such as mass:kg,force:kg*m/s^2; a column without one is a number")
+      ->type_name("NAME:UNIT,...");
+  addChoice(app, "--unit-constants", options.unit_constants,
+            {{"free", search::UnitConstants::kFree}, {"dimensionless", search::UnitConstants::kDimensionless}},
+            "whether constants may have units");
+  addChoice(app, "--unit-rule", options.unit_rule,
+            {{"hard", search::UnitRule::kHard}, {"penalty", search::UnitRule::kPenalty}},
+            "formulas that break units are left out, or have a handicap in selection");
+  app.add_option("--monotone", options.monotone, "columns with which formulas rise or fall, over the box of the data")
+      ->type_name("NAME:up,NAME:down,...");
   app.add_flag("--self-nesting", grammar.allow_self_nesting,
                "let functions such as exp and sin stand within one of the same name");
   std::string links;

@@ -165,7 +165,8 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t frame) co
   const Losses losses = setup_.screen.submitLoss(made.trees, frame).result().value();
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const auto [shape, whole, is_constant] = identityOf(made.trees[i]);
-    made.traits.push_back({usable(losses.values[i]), shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
+    const double loss = setup_.handicaps[frame].of(usable(losses.values[i]), made.trees[i], setup_.grammars[frame]);
+    made.traits.push_back({loss, shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
   }
   return made;
 }
@@ -228,8 +229,8 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
 }
 
 SearchEnd Run::run() {
-  const GroupContext context{setup_.grammars,         setup_.screen,      options_.island,    options_.seed,
-                             options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
+  const GroupContext context{setup_.grammars, setup_.handicaps,        setup_.screen,      options_.island,
+                             options_.seed,   options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
   if (const std::optional<SearchEnd> end = reason()) return *end;
   std::vector<std::size_t> numbers(state_.islands.size());
@@ -358,6 +359,9 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
     text += fmt::format(" {}:{}:{}", infoOf(limit.outer).name, infoOf(limit.inner).name, limit.most);
   }
   for (const std::string& link : options.links) text += " " + link;
+  if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);
+  for (const auto& [column, rises] : options.grammar.trends) text += fmt::format(" trend:{}:{}", column, rises);
+  if (options.grammar.units) text += " units:" + options.grammar.units->fingerprint();
   const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;
   text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(engine.precision), static_cast<int>(engine.math),
                       options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),

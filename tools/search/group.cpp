@@ -72,7 +72,11 @@ void Group::fit() {
     const Losses losses = (*std::exchange(batch.losses, std::nullopt)).result().value();
     auto loss = losses.values.begin();
     for (Brood& brood : batch.broods) {
-      for (Traits& child : brood.children.traits) child.loss = usable(*loss++);
+      Individuals& children = brood.children;
+      for (std::size_t i = 0; i < children.size(); ++i) {
+        children.traits[i].loss =
+            context_->handicaps[batch.frame].of(usable(*loss++), children.trees[i], context_->grammars[batch.frame]);
+      }
     }
     batch.has_losses = true;
   }
@@ -130,6 +134,7 @@ void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const
 }
 
 void Group::takeFits(Batch& batch, const Fits& fits) const {
+  const Grammar& grammar = context_->grammars[batch.frame];
   auto value = fits.parameters.begin();
   for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
     // That of kept whole exponents comes first, and leaves them whole.
@@ -138,7 +143,7 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     const TreeView child = children.trees[number];
     const auto values = std::span(value, constantsIn(child, exponents));
     value += static_cast<std::ptrdiff_t>(values.size());
-    const double loss = usable(fits.losses.values[i]);
+    double loss = usable(fits.losses.values[i]);
     const bool is_finite = std::ranges::all_of(values, [](double one) { return std::isfinite(one); });
     Traits& traits = children.traits[number];
     if (!is_finite || !(loss < traits.loss)) continue;
@@ -147,10 +152,12 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     auto next = values.begin();
     forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
     const Identity now = identityOf(child);
-    if (now.is_constant) {
+    // Exponents that were fitted may break units.
+    if (now.is_constant || (grammar.isStrict() && !grammar.admit(child))) {
       std::ranges::copy(before, constants.begin());
       continue;
     }
+    loss = context_->handicaps[batch.frame].of(loss, child, grammar);
     traits.shape = now.shape;
     traits.whole = now.whole;
     traits.loss = loss;

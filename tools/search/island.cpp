@@ -21,6 +21,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kAttempts = 4;             // to make a child that the grammar admits
+constexpr int kStrictAttempts = 24;      // the same for a grammar that admits few trees
 constexpr double kCrossover = 0.4;       // of the children
 constexpr double kSecondMutation = 0.3;  // of those that are mutated
 constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
@@ -51,7 +52,8 @@ class Breeder {
 
   /// Adds a child that the grammar admits, if one is found.
   void addChild(Individuals& to, Random random) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const int most = grammar_.isStrict() ? kStrictAttempts : kAttempts;
+    for (int attempt = 0; attempt < most; ++attempt) {
       putChild(to.trees, random);
       const TreeView child = to.trees.open();
       if (const std::optional<std::size_t> complexity = grammar_.admit(child)) {

@@ -246,7 +246,7 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
   return out;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns) {
+std::string jsonText(const Front& front, const ColumnNames& columns, const std::optional<Dimensions>& units) {
   Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
@@ -259,6 +259,9 @@ std::string jsonText(const Front& front, const ColumnNames& columns) {
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
+    if (!units) continue;
+    Json& list = array.back()["units"] = Json::array();
+    for (const auto& unit : units->ofConstants(formula.expression)) list.push_back(unit ? Json(*unit) : Json());
   }
   return dump(array);
 }

@@ -138,7 +138,12 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   std::vector<Grammar> grammars;
   Units units = Units::of(searched);
   std::vector<Frame> frames = framesOf(links, units, grammar);
-  for (const Frame& frame : frames) grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+  std::vector<Handicap> handicaps;
+  for (const Frame& frame : frames) {
+    grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+    const RowSet some = pick(searched, Handicap::kPlaces, combine(options.seed, kRowsSeed));
+    handicaps.emplace_back(options.grammar.trends, frame.in_units ? units.divide(some.columns) : some.columns);
+  }
   Engine engine = makeEngine(options, searched, links, is_scaled);
   Engine wide = makeWideEngine(engine.options());
   if (rows == 0) rows = options.rows;
@@ -149,8 +154,8 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
   return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
-          std::move(grammars), std::move(searched), std::move(fitted), gatherRows(data, held_out), rows,
-          std::move(screen),
+          std::move(grammars), std::move(handicaps), std::move(searched), std::move(fitted), gatherRows(data, held_out),
+          rows, std::move(screen),
           // Whether a custom loss is least at 0 is not known.
           loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
           isOfSquares(loss) ? kLooksExact : looks_exact};

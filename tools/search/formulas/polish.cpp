@@ -251,6 +251,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   weigh(taken, front.floor());
   for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (!near_->hasTrends(taken[i].expression, rules_.grammar.options().trends)) continue;
     if (!front.empty() && !isSound(taken[i], front.floor())) continue;
     note(taken[i], takers[i]);
     front.add(std::move(taken[i]));
