@@ -282,8 +282,12 @@ Interval evaluateIntervalSlope(const Expression& expression, std::span<const Int
     // The row divides by the root, which may be 0.
     if (op == Op::kSqrt && operands[0].slope.low >= 0) result.slope.low = std::max(result.slope.low, 0.0);
     if (op == Op::kSqrt && operands[0].slope.high <= 0) result.slope.high = std::min(result.slope.high, 0.0);
-    const bool is_bounded = std::isfinite(result.value.low) && std::isfinite(result.value.high);
-    if (result.varies && (!is_bounded || infoOf(op).has(OpProps::kSteps))) result.slope = Range(-kInf, kInf, true);
+    const auto isOpen = [](const Slope<Range>& of) { return of.slope.low == -kInf && of.slope.high == kInf; };
+    // The row of a power has no slope by the exponent where the base is not positive.
+    const bool may_jump = !std::isfinite(result.value.low) || !std::isfinite(result.value.high) ||
+                          infoOf(op).has(OpProps::kSteps) || std::ranges::any_of(operands, isOpen) ||
+                          (op == Op::kPow && operands[1].varies && !(operands[0].value.low > 0));
+    if (result.varies && may_jump) result.slope = Range(-kInf, kInf, true);
     return result;
   };
   const Range slope = foldPostfix<Slope<Range>>(expression.tokens(), leaf, row).slope;

@@ -306,9 +306,9 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   run.takeTime();
   if (state.front.empty()) {
     refuse(
-        "no formula has a finite loss on these data, of {} trees and the constants; the loss may not be defined for "
+        "no formula has a finite loss on these data, of {} trees and the constants; {}the loss may not be defined for "
         "this target, or its values are too large",
-        state.candidates);
+        state.candidates, options.grammar.units ? "no combination of columns may have the target's unit, " : "");
   }
   SearchResult result{.state = std::move(state),
                       .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : end,
@@ -361,7 +361,9 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
   for (const std::string& link : options.links) text += " " + link;
   if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);
   for (const auto& [column, rises] : options.grammar.trends) text += fmt::format(" trend:{}:{}", column, rises);
-  if (options.grammar.units) text += " units:" + options.grammar.units->fingerprint();
+  if (const auto& units = options.grammar.units) {
+    text += fmt::format(" {} {} {}", units->text(), static_cast<int>(units->constants), static_cast<int>(units->rule));
+  }
   const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;
   text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(engine.precision), static_cast<int>(engine.math),
                       options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),

@@ -221,7 +221,7 @@ Grammar Grammar::within(std::span<const Token> wrapper) const {
   return inner;
 }
 
-bool Grammar::canScale() const noexcept {
+bool Grammar::canScale() const {
   const auto isOfScaling = [](Op op) { return op == Op::kAdd || op == Op::kMul; };
   const auto isLimited = [&](const NestingLimit& limit) {
     return isOfScaling(limit.outer) || isOfScaling(limit.inner);

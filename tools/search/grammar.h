@@ -97,7 +97,7 @@ class Grammar {
   std::size_t room() const noexcept { return room_; }
   /// Whether islands may select by the best a + b f: scaling() fits around a tree wherever it stands, and takes no more
   /// than a third of the largest complexity. Limits of nesting that name add or mul forbid it.
-  bool canScale() const noexcept;
+  bool canScale() const;
   /// b and a of a + b f as tokens that follow f; only b if there is no add.
   std::vector<Token> scaling() const;
 

@@ -72,11 +72,7 @@ void Group::fit() {
     const Losses losses = (*std::exchange(batch.losses, std::nullopt)).result().value();
     auto loss = losses.values.begin();
     for (Brood& brood : batch.broods) {
-      Individuals& children = brood.children;
-      for (std::size_t i = 0; i < children.size(); ++i) {
-        children.traits[i].loss =
-            context_->handicaps[batch.frame].of(usable(*loss++), children.trees[i], context_->grammars[batch.frame]);
-      }
+      for (Traits& child : brood.children.traits) child.loss = usable(*loss++);
     }
     batch.has_losses = true;
   }
@@ -87,7 +83,11 @@ void Group::submitFits(Batch& batch) const {
   batch.fitted.clear();
   std::vector<std::vector<std::size_t>> chosen(batch.islands.size());
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-    const Individuals& children = batch.broods[i].children;
+    Individuals& children = batch.broods[i].children;
+    for (std::size_t c = 0; c < children.size(); ++c) {
+      double& loss = children.traits[c].loss;
+      loss = context_->handicaps[batch.frame].of(loss, children.trees[c], context_->grammars[batch.frame]);
+    }
     const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
     if (most > 0) chosen[i] = worthFitting((*islands_)[batch.islands[i]], children, context_->island, most);
   });

@@ -2,7 +2,6 @@
 // 1922). A formula that keeps the units is the same law in any system of units.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,14 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include <llvm/ADT/SmallVector.h>
+
 #include "ir/text.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 
-/// A unit as the exponents of the base units that a Dimensions knows.
+/// A unit: the exponents of base units, 0 for those beyond its end.
+using Unit = llvm::SmallVector<double, 16>;
 inline constexpr std::size_t kMostBaseUnits = 8;
-using Unit = std::array<double, kMostBaseUnits>;
 
 enum class UnitConstants : std::uint8_t { kFree, kDimensionless };  ///< a constant has any unit, or none
 enum class UnitRule : std::uint8_t { kHard, kPenalty };             ///< forbids what breaks units, or handicaps it
@@ -27,10 +28,9 @@ enum class UnitRule : std::uint8_t { kHard, kPenalty };             ///< forbids
 std::optional<std::uint32_t> findColumn(std::string_view name, const ColumnNames& columns, std::size_t count);
 
 /// The units of the columns and of the target. Every operator runs its row of ops.def in the domain of units: + needs
-/// equal units, * adds exponents, sqrt halves them, exp needs a number without unit, and so does a threshold in a row,
-/// as that of pdiv. A power multiplies exponents by a constant, and by nothing else. A tree has each of its constants
-/// once, so a free constant takes the unit that its place needs, and there are no formulas that only a search through
-/// units could decide. Plain data; const members are thread-safe.
+/// equal units, * adds exponents, sqrt halves them; exp needs a number without unit, and so does a threshold in a row,
+/// as that of pdiv. A power multiplies exponents by a constant, and by nothing else. A free constant takes the unit
+/// that its place needs. Plain data; const members are thread-safe.
 class Dimensions {
  public:
   /// Of `count` columns, which need no names, and "mass:kg,force:kg*m/s^2,energy:J": names of columns or `target`, and
@@ -44,25 +44,23 @@ class Dimensions {
   UnitConstants constants = UnitConstants::kFree;
   UnitRule rule = UnitRule::kHard;
 
+  const std::string& text() const noexcept { return text_; }  ///< that was read
+
   /// Whether a tree, with the tokens of `wrapper` behind it, has consistent units and that of the target. A variable
-  /// that is no column has any unit, each time that it occurs.
+  /// that is no column has any unit.
   bool keep(const TreeView& tree, std::span<const std::int32_t> wrapper = {}) const;
 
-  /// The units of the constants of a formula, in their order: each is the one that its place needs. Where places leave
-  /// a choice, as in a product of constants, the first takes what is left, and the others have the unit "1". None where
-  /// only the unit of the target could tell, and of all constants if the formula breaks units.
+  /// The units of the constants of a formula, in their order, as "kg*m/s^2", "s^(1/2)" or "1": each is the one that its
+  /// place needs. Where places leave a choice, as in a product of constants, the first takes what is left, and the
+  /// others have none. Null where only the unit of the target could tell, and if the formula breaks units.
   std::vector<std::optional<std::string>> ofConstants(const Expression& formula) const;
-
-  /// "kg*m/s^2", "s^(1/2)", "1".
-  std::string text(const Unit& unit) const;
-
-  /// Of all that judges, for a search's fingerprint.
-  std::string fingerprint() const;
 
  private:
   Result<Unit> read(std::string_view text);
   std::optional<Unit> unitOf(const std::string& word);
+  std::size_t equate(const TreeView& tree, std::span<const std::int32_t> wrapper) const;
 
+  std::string text_;
   std::vector<std::string> bases_;
   std::vector<Unit> columns_;
   std::optional<Unit> target_;
