@@ -133,7 +133,7 @@ std::string plotText(const search::SearchResult& result, const DataView& data, s
 
 std::string frontText(const SearchCommand& options, const search::Front& front, const ColumnNames& names) {
   if (options.latex) return search::latexTable(front, names);
-  return options.evaluation.json ? search::jsonText(front, names, options.search.grammar.units)
+  return options.evaluation.json ? search::jsonText(front, names, options.search.grammar)
                                  : search::csvText(front, names);
 }
 
@@ -221,6 +221,7 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
             "formulas that break units are left out, or have a handicap in selection");
   app.add_option("--monotone", options.monotone, "columns with which formulas rise or fall, over the box of the data")
       ->type_name("NAME:up,NAME:down,...");
+  app.add_flag("--codata", grammar.codata, "round constants to physical ones where they are (CODATA 2022, SI units)");
   app.add_flag("--self-nesting", grammar.allow_self_nesting,
                "let functions such as exp and sin stand within one of the same name");
   std::string links;

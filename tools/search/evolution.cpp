@@ -359,6 +359,7 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
     text += fmt::format(" {}:{}:{}", infoOf(limit.outer).name, infoOf(limit.inner).name, limit.most);
   }
   for (const std::string& link : options.links) text += " " + link;
+  if (options.grammar.codata) text += " codata";
   if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);
   for (const auto& [column, rises] : options.grammar.trends) text += fmt::format(" trend:{}:{}", column, rises);
   if (const auto& units = options.grammar.units) {

@@ -47,6 +47,7 @@ struct GrammarOptions {
   bool allow_self_nesting = false;  ///< whether exp, sin and other functions may stand within one of the same name
   std::size_t max_columns = 0;      ///< different variables of a formula; 0: no limit
   std::optional<Dimensions> units = {};
+  bool codata = false;             ///< whether rounded constants may be physical ones (formulas/rounding.h)
   std::vector<Trend> trends = {};  ///< of all formulas of the front, over the box of the data (neighbourhood.h)
 };
 

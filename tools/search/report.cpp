@@ -21,6 +21,7 @@
 #include "ir/text/lexer.h"
 #include "ir/text/words.h"
 #include "tools/json.h"
+#include "tools/search/formulas/rounding.h"
 
 namespace srjit::search {
 namespace {
@@ -246,7 +247,7 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
   return out;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns, const std::optional<Dimensions>& units) {
+std::string jsonText(const Front& front, const ColumnNames& columns, const GrammarOptions& options) {
   Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
@@ -259,9 +260,16 @@ std::string jsonText(const Front& front, const ColumnNames& columns, const std::
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
-    if (!units) continue;
-    Json& list = array.back()["units"] = Json::array();
-    for (const auto& unit : units->ofConstants(formula.expression)) list.push_back(unit ? Json(*unit) : Json());
+    Json units = Json::array(), constants = Json::array();
+    for (const Token& token : formula.expression.tokens()) {
+      const auto physical = token.kind == Token::Kind::kConstant ? physicalNear(token.value, 0) : std::nullopt;
+      if (physical) constants.push_back({{"value", token.value}, {"name", physical->name}});
+    }
+    if (options.codata) array.back()["constants"] = constants;
+    if (!options.units) continue;
+    for (const auto& unit : options.units->ofConstants(formula.expression))
+      units.push_back(unit ? Json(*unit) : Json());
+    array.back()["units"] = units;
   }
   return dump(array);
 }

@@ -7,8 +7,8 @@
 
 #include "ir/error.h"
 #include "ir/text.h"
-#include "tools/search/formulas/dimensions.h"
 #include "tools/search/formulas/front.h"
+#include "tools/search/grammar.h"
 
 namespace srjit::search {
 
@@ -17,9 +17,10 @@ namespace srjit::search {
 std::string csvText(const Front& front, const ColumnNames& columns);
 
 /// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null where they are not
-/// finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()), and a line end. With `units` also
-/// `units`: those of the constants, by Dimensions::ofConstants(), null where there is none.
-std::string jsonText(const Front& front, const ColumnNames& columns, const std::optional<Dimensions>& units = {});
+/// finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()), and a line end. With units in
+/// `options` also `units`: those of the constants, by Dimensions::ofConstants(), null where there is none; with
+/// `codata` also `constants`: objects with the `value` and the `name` of each physical constant.
+std::string jsonText(const Front& front, const ColumnNames& columns, const GrammarOptions& options = {});
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.
 std::string latexTable(const Front& front, const ColumnNames& columns);

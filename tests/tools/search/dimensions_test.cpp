@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "tests/tools/search/small_command.h"
 #include "tests/tools/search/small_runs.h"
 #include "tools/search/formulas/neighbourhood.h"
+#include "tools/search/formulas/rounding.h"
 
 namespace srjit::search {
 namespace {
@@ -279,6 +281,7 @@ TEST(SearchTrends, HoldInTheBoxOfTheData) {
   const auto law = [](const auto& row) { return (row[0] - 2) * (row[0] - 2) + 0.8 * row[0] + std::log(row[1]); };
   const RowSet rows = rowsOf(2, 200, law, 0.05);
   SearchOptions options = smallOptions();
+  options.generations = 16;
   const auto leastSlope = [&](const Expression& formula, std::uint32_t column) {
     double least = HUGE_VAL;
     for (double x0 = 1; x0 <= 3; x0 += 0.04) {
@@ -312,6 +315,48 @@ TEST(SearchTrends, AreReadAndRefused) {
   EXPECT_EQ(parseTrends("b:up,zz:down", {"a", "b"}, 2).error().where->column, 6u);
   EXPECT_THAT(parseTrends("b:up,b:down", {"a", "b"}, 2).error().message, HasSubstr("occurs twice"));
   EXPECT_THAT(parseTrends("b:rising", {"a", "b"}, 2).error().message, HasSubstr("COLUMN:up or COLUMN:down"));
+}
+
+TEST(SearchCommandPhysical, ConstantsGetTheirNames) {
+  const Scratch scratch;
+  std::string table = "n,T,V,energy\n";
+  Random random(2);
+  for (int i = 0; i < 300; ++i) {
+    const double n = random.between(1.0, 3.0), t = random.between(280.0, 400.0), v = random.between(1.0, 2.0);
+    table += fmt::format("{},{},{},{}\n", n, t, v, 8.31446 * n * t / v * (1 + 0.01 * random.between(-1.0, 1.0)));
+  }
+  scratch.write("table.csv", table);
+  const auto chosen = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = commandOf({"--generations", "12", "--json"});
+    words.insert(words.end(), more.begin(), more.end());
+    for (const auto& formula : nlohmann::json::parse(runCommand(words, scratch.path(".")).out)) {
+      if (formula.at("chosen")) return formula;
+    }
+    return nlohmann::json();
+  };
+  const auto formula = chosen({"--codata"});
+  EXPECT_EQ(formula.at("constants"), nlohmann::json::parse(R"([{"value": 8.31446261815324, "name": "R"}])")) << formula;
+  EXPECT_FALSE(chosen({}).contains("constants"));
+}
+
+TEST(SearchPhysical, NeedThreeDigits) {
+  EXPECT_EQ(physicalNear(6.68e-11, 2e-13)->name, "G");
+  EXPECT_EQ(physicalNear(-6.68e-11, 2e-13)->value, -6.6743e-11);
+  EXPECT_FALSE(physicalNear(6.68e-11, 4e-13)) << "two digits";
+  EXPECT_FALSE(physicalNear(6.68e-11, 1e-14));
+  EXPECT_FALSE(physicalNear(0, 0));
+  // Relations between them.
+  const auto valueOf = [](double about) { return physicalNear(about, 1e-3 * about)->value; };
+  const double c = valueOf(3e8), eps0 = valueOf(8.85e-12), mu0 = valueOf(1.2566e-6), h = valueOf(6.626e-34);
+  EXPECT_NEAR(eps0 * mu0 * c * c, 1, 1e-9);
+  EXPECT_NEAR(valueOf(1.0545e-34) * 2 * std::numbers::pi / h, 1, 1e-15);
+  EXPECT_NEAR(valueOf(1.38e-23) * valueOf(6.02e23) / valueOf(8.314), 1, 1e-15);
+  EXPECT_NEAR(valueOf(1.602e-19) * valueOf(6.02e23) / valueOf(96485), 1, 1e-15);
+  const double e = valueOf(1.602e-19), alpha = valueOf(7.297e-3), mass = valueOf(9.109e-31);
+  EXPECT_NEAR(e * e / (2 * eps0 * h * c) / alpha, 1, 1e-9);
+  EXPECT_NEAR(mass * alpha * alpha * c / (2 * h) / valueOf(10973732), 1, 1e-9);
+  EXPECT_NEAR(mass / valueOf(1.6726e-27), 1 / 1836.152673, 1e-12);
+  EXPECT_NEAR(mass / valueOf(1.6605e-27), 5.485799090e-4, 1e-12);
 }
 
 TEST(SearchCommandUnits, AreShownWithJsonAndRefusedWithACaret) {
