@@ -308,7 +308,7 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
     refuse(
         "no formula has a finite loss on these data, of {} trees and the constants; {}the loss may not be defined for "
         "this target, or its values are too large",
-        state.candidates, options.grammar.units ? "no combination of columns may have the target's unit, " : "");
+        state.candidates, options.grammar.units ? "perhaps no combination of columns has the target's unit, or " : "");
   }
   SearchResult result{.state = std::move(state),
                       .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : end,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/search/evolution.h"
-#include "tools/search/handicap.h"
+#include "tools/search/formulas/handicap.h"
 #include "tools/search/island.h"
 #include "tools/search/screen.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tools/search/evolution.h"
-#include "tools/search/handicap.h"
+#include "tools/search/formulas/handicap.h"
 #include "tools/search/rows.h"
 #include "tools/search/screen.h"
 

@@ -1,4 +1,4 @@
-#include "tools/search/handicap.h"
+#include "tools/search/formulas/handicap.h"
 
 #include <cmath>
 
