@@ -10,15 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include <llvm/ADT/SmallVector.h>
-
 #include "ir/text.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 
 /// A unit: the exponents of base units, 0 for those beyond its end.
-using Unit = llvm::SmallVector<double, 16>;
+using Unit = std::vector<double>;
 inline constexpr std::size_t kMostBaseUnits = 8;
 
 enum class UnitConstants : std::uint8_t { kFree, kDimensionless };  ///< a constant has any unit, or none
