@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "ir/numbers/postfix.h"
+#include "ir/numbers/slopes.h"
 #include "ir/rows.h"
 
 namespace srjit {
@@ -266,6 +267,31 @@ Interval evaluateInterval(const Expression& expression, std::span<const Interval
   };
   const Range value = foldPostfix<Range>(expression.tokens(), leaf, row);
   return {value.low, value.high, value.may_be_nan};
+}
+
+Interval evaluateIntervalSlope(const Expression& expression, std::span<const Interval> variables,
+                               std::uint32_t variable) {
+  const auto leaf = [&](const Token& token) {
+    if (token.kind != Token::Kind::kVariable) return Slope<Range>{.value = Range(token.value)};
+    const Interval& of = variables[token.index];
+    const bool varies = token.index == variable;
+    return Slope<Range>{Range(of.low, of.high, of.may_be_nan), Range(varies ? 1 : 0), varies};
+  };
+  const auto row = [](Op op, std::span<const Slope<Range>> operands) {
+    Slope<Range> result = slopeOf<Range>(op, operands);
+    // The row divides by the root, which may be 0.
+    if (op == Op::kSqrt && operands[0].slope.low >= 0) result.slope.low = std::max(result.slope.low, 0.0);
+    if (op == Op::kSqrt && operands[0].slope.high <= 0) result.slope.high = std::min(result.slope.high, 0.0);
+    const auto isOpen = [](const Slope<Range>& of) { return of.slope.low == -kInf && of.slope.high == kInf; };
+    // The row of a power has no slope by the exponent where the base is not positive.
+    const bool may_jump = !std::isfinite(result.value.low) || !std::isfinite(result.value.high) ||
+                          infoOf(op).has(OpProps::kSteps) || std::ranges::any_of(operands, isOpen) ||
+                          (op == Op::kPow && operands[1].varies && !(operands[0].value.low > 0));
+    if (result.varies && may_jump) result.slope = Range(-kInf, kInf, true);
+    return result;
+  };
+  const Range slope = foldPostfix<Slope<Range>>(expression.tokens(), leaf, row).slope;
+  return {slope.low, slope.high, slope.may_be_nan};
 }
 
 }  // namespace srjit

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <span>
 
 #include "ir/expression.h"
@@ -27,5 +28,11 @@ struct Interval {
 /// Thread-safe.
 Interval evaluateInterval(const Expression& expression, std::span<const Interval> variables,
                           std::span<const double> parameters = {});
+
+/// An interval that has every derivative of the expression by a variable over a box, in the sense of ops.def. All
+/// numbers, where a value on the way may be infinite, or an operator may jump (OpProps::kSteps): an expression whose
+/// interval has one sign is monotone in the variable, wherever the box has values. Thread-safe.
+Interval evaluateIntervalSlope(const Expression& expression, std::span<const Interval> variables,
+                               std::uint32_t variable);
 
 }  // namespace srjit

@@ -195,9 +195,9 @@ Written Writer::writeExponential(const Value& exponent) {
   const auto logarithm = std::ranges::find_if(
       powers, [&](const Power& power) { return power.exponent == 1 && forms_.isFunction(power.base, Op::kLog); });
   if (logarithm != powers.end()) {
-    const Written base = write(forms_.term(logarithm->base).values[0]);
+    const Written inner = write(forms_.term(logarithm->base).values[0]);
     powers.erase(logarithm);
-    take(best, apply(Op::kPow, base, write(forms_.product(exponent.factor, std::move(powers)))));
+    take(best, apply(Op::kPow, inner, write(forms_.product(exponent.factor, std::move(powers)))));
   }
   for (const auto& [op, factor] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
     if (std::fabs(exponent.factor) != factor) continue;

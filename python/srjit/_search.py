@@ -77,28 +77,48 @@ def _number(value: Any, name: str) -> str:
     return repr(float(value))
 
 
-def _list(value: Any, name: str) -> str:
-    """The list of the texts of a text, of several, or of a mapping from names to complexities."""
+def _texts(value: Any, name: str) -> list[str]:
+    """The texts of a text, of several, or of a mapping from names to what is said of them."""
     if isinstance(value, str):
-        texts = [text_of(value, name)]
-    elif isinstance(value, Mapping):
-        texts = [f"{text_of(key, f'a key of {name}')}:{cost}" for key, cost in value.items()]
-    elif not isinstance(value, Iterable) or isinstance(value, bytes):
+        return [text_of(value, name)]
+    if isinstance(value, Mapping):
+        return [f"{text_of(key, f'a key of {name}')}:{of}" for key, of in value.items()]
+    if not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(f"{name} is of type {type(value).__name__}, expected a text or a list of texts")
-    else:
-        texts = [text_of(text, f"a part of {name}") for text in value]
-    return ",".join(word for text in texts for word in text.replace(",", " ").split())
+    return [text_of(text, f"a part of {name}") for text in value]
 
 
-# By keyword: the option of `sr-jit search`, and what makes a value a word: a function of value and keyword, or the least
-# of a whole number.
+def _list(value: Any, name: str) -> str:
+    return ",".join(word for text in _texts(value, name) for word in text.replace(",", " ").split())
+
+
+def _pairs(value: Any, name: str) -> str:
+    return ",".join(_texts(value, name))
+
+
+def _flag(value: Any, name: str) -> str:
+    return str(flag(value, name)).lower()
+
+
+# By keyword: the option of `sr-jit search`, and what makes a value a word, or several: a function of value and keyword, or
+# the least of a whole number.
 _OPTIONS: dict[str, tuple[str, Any]] = {
     "operators": ("--ops", _list),
     "nesting": ("--nesting", _list),
     "links": ("--links", _list),
     "loss": ("--loss", text_of),
     "choose": ("--choose", choice_text),
-    "self_nesting": ("--self-nesting", lambda value, name: str(flag(value, name)).lower()),
+    "self_nesting": ("--self-nesting", _flag),
+    "guesses": ("--guess", _texts),
+    "define": ("--define", _texts),
+    "template": ("--template", text_of),
+    "units": ("--units", _pairs),
+    "unit_constants": ("--unit-constants", text_of),
+    "unit_rule": ("--unit-rule", text_of),
+    "max_columns": ("--max-columns", 1),
+    "monotone": ("--monotone", _pairs),
+    "codata": ("--codata", _flag),
+    "top": ("--top", 1),
     "max_complexity": ("--max-complexity", 1),
     "variable_complexity": ("--variable-complexity", 1),
     "constant_complexity": ("--constant-complexity", 1),
@@ -128,7 +148,7 @@ def options_of(seconds: float | None, **given: Any) -> list[str]:
         if value is not None:
             option, word_of = _OPTIONS[name]
             word = str(whole(value, name, word_of)) if isinstance(word_of, int) else word_of(value, name)
-            words.append(f"{option}={word}")
+            words += [f"{option}={each}" for each in ([word] if isinstance(word, str) else word)]
     return words
 
 

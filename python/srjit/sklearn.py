@@ -223,6 +223,22 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
             16, 400 and 800.
         rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
+        guesses: Formulas to begin with, a text or a list of texts such as ``"p0*u/(u + v)"``; their numbers and parameters
+            are fitted.
+        define: Operators as expressions, a text or a list of texts such as ``"mm(x, y) = x/(x + y)"``: trees get them as a
+            whole, and formulas are written out.
+        template: The form of all formulas, such as ``"f(a, b) + p0[kind]*g(c)"``: functions of columns that are searched,
+            constants p0, p1, ..., and ``p0[kind]``, one for each value of the column kind. Trees are not scaled then.
+        units: Units of columns and of the target, a text such as ``"mass:kg,speed:m/s,target:J"``, or a mapping from names
+            to units. Formulas of the front keep them. A column without a unit is a plain number; a target without one may
+            have any. Words are SI units without prefixes, or base units of your own, at most 8.
+        unit_constants: ``"free"``: a constant has the unit that its place needs. ``"dimensionless"``: constants are numbers.
+        unit_rule: ``"hard"``: formulas that break units are left out. ``"penalty"``: they have a handicap in selection.
+        max_columns: Different columns of a formula at most. None: any number.
+        monotone: ``"dose:up,age:down"``, or a mapping: formulas must rise or fall with these columns over the box of the
+            data, widened by a tenth. Formulas without a proof are left out.
+        codata: Whether constants within two standard errors of a physical constant (CODATA 2022, SI) become it.
+        top: How many formulas of a complexity the front may have: those that fewer than `top` others beat, each law once.
         choose: The formula of the front that predicts. ``"evidence"``: that which explains most of `y` for its length. With
             `held_out`, or a loss of your own, it means ``"balance"``: the simplest of those whose loss (over the rows held
             out, if any) is within 5 % of the least. ``"loss"``: that with the least loss. A number: the one with the least
@@ -272,7 +288,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
                  loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
                  held_out: float = 0.0, islands: int | None = None, population: int | None = None,
-                 offspring: int | None = None, rows: int | None = None, choose: Any = "evidence", outside: str = "formula",
+                 offspring: int | None = None, rows: int | None = None, guesses: Any = None, define: Any = None,
+                 template: str | None = None, units: Any = None, unit_constants: str = "free", unit_rule: str = "hard",
+                 max_columns: int | None = None, monotone: Any = None, codata: bool = False, top: int = 1,
+                 choose: Any = "evidence", outside: str = "formula",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
                  checkpoint: Any = None, callback: Any = None, warm_start: bool = False, verbose: bool | int = 0):
         _keep(self, locals())

@@ -127,5 +127,45 @@ TEST(Intervals, AreNarrowWhereAnOperatorIsMonotone) {
   EXPECT_TRUE(isNear(of("tanh(x0) + x1", {{-1, 1}, {2, 3}}), 2 - std::tanh(1), 3 + std::tanh(1)));
 }
 
+// Of all operators: where the interval of a derivative has one sign, values move that way along the variable.
+TEST(IntervalSlopes, OfOneSignProveAMonotoneTree) {
+  Random random(5);
+  std::size_t proved = 0;
+  ExpressionGenerator trees({.seed = 9, .min_nodes = 2, .max_nodes = 9, .variables = 2, .ops = allOperators()});
+  for (int i = 0; i < 6000; ++i) {
+    const Expression tree = trees.next();
+    if (tree.variableCount() == 0) continue;
+    std::vector<Interval> box;
+    for (int v = 0; v < 2; ++v) {
+      const double low = random.between(-3.0, 3.0);
+      box.push_back({low, low + random.between(0.01, 1.0), false});
+    }
+    const Interval slope = evaluateIntervalSlope(tree, box, 0), values = evaluateInterval(tree, box);
+    if (slope.low > slope.high || (slope.low < 0 && slope.high > 0)) continue;
+    if (tree.size() > 2 && slope.low != slope.high) ++proved;
+    const double slack = 1e-13 * std::max({std::fabs(values.low), std::fabs(values.high), 1.0});
+    for (int pair = 0; pair < 20; ++pair) {
+      std::vector<double> at = {random.between(box[0].low, box[0].high), random.between(box[1].low, box[1].high)};
+      const double first = evaluateReference(tree, at, {});
+      const double low = at[0];
+      at[0] = random.between(low, box[0].high);
+      const double change = evaluateReference(tree, at, {}) - first;
+      ASSERT_FALSE(slope.low >= 0 ? change < -slack : change > slack)
+          << print(tree, Language::kInfix) << " from x0 = " << low << " to " << at[0] << ", x1 = " << at[1] << ": "
+          << change << " of [" << slope.low << ", " << slope.high << "]";
+    }
+  }
+  EXPECT_GT(proved, 500u);
+}
+
+TEST(IntervalSlopes, ProveNothingAcrossPolesAndJumps) {
+  const std::vector<Interval> box = {{-1, 2, false}};
+  for (const char* text : {"1 / x0", "tan(x0)", "floor(x0)", "inv(x0)", "mod(x0, 1)", "x0^(-1)", "log(x0)"}) {
+    const Interval slope = evaluateIntervalSlope(infix(text), box, 0);
+    EXPECT_TRUE(slope.low < 0 && slope.high > 0) << text << " " << slope.low << " " << slope.high;
+  }
+  EXPECT_GE(evaluateIntervalSlope(infix("sqrt(x0)"), std::vector<Interval>{{0, 2, false}}, 0).low, 0);
+}
+
 }  // namespace
 }  // namespace srjit

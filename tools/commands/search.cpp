@@ -118,7 +118,7 @@ std::string frontText(const SearchCommand& options, const search::SearchResult& 
   const Expression& chosen = front.chosen()->expression;
   const search::ChosenDetails details{search::uncertaintyOf(found.engine, chosen, data),
                                       search::importancesOf(found.engine, chosen, data)};
-  return search::jsonText(front, data.names, &details);
+  return search::jsonText(front, data.names, &details, found.grammar);
 }
 
 /// Rows with missing values would make the search leave out columns without a word.

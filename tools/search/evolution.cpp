@@ -166,7 +166,8 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t frame) co
   const Losses losses = setup_.screen.submitLoss(made.trees, frame).result().value();
   for (std::size_t i = 0; i < trees.size(); ++i) {
     const auto [shape, whole, is_constant] = identityOf(made.trees[i]);
-    made.traits.push_back({usable(losses.values[i]), shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
+    const double loss = setup_.handicaps[frame].of(usable(losses.values[i]), made.trees[i], setup_.grammars[frame]);
+    made.traits.push_back({loss, shape, whole, setup_.grammar.complexityOf(trees[i].tokens())});
   }
   return made;
 }
@@ -239,8 +240,8 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
 }
 
 SearchEnd Run::run() {
-  const GroupContext context{setup_.grammars,         setup_.screen,      options_.island,    options_.seed,
-                             options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
+  const GroupContext context{setup_.grammars, setup_.handicaps,        setup_.screen,      options_.island,
+                             options_.seed,   options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
   if (const std::optional<SearchEnd> end = reason()) return *end;
   std::vector<std::size_t> numbers(state_.islands.size());
@@ -318,12 +319,13 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   run.takeTime();
   if (state.front.empty()) {
     refuse(
-        "no formula has a finite loss on these data, of {} trees and the constants; the loss may not be defined for "
+        "no formula has a finite loss on these data, of {} trees and the constants; {}the loss may not be defined for "
         "this target, or its values are too large",
-        state.candidates);
+        state.candidates, options.grammar.units ? "perhaps no combination of columns has the target's unit, or " : "");
   }
   SearchResult result{.state = std::move(state),
                       .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : end,
+                      .grammar = setup.grammar.options(),
                       .engine = setup.wide,
                       .device = setup.engine.options().device,
                       .notices = setup.engine.notices()};
@@ -375,6 +377,14 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
   for (const std::string& definition : options.definitions) text += "\ndefine " + definition;
   if (options.form) text += "\nform " + *options.form;
   if (options.top != 1) text += fmt::format("\ntop {}", options.top);
+  if (options.grammar.codata) text += " codata";
+  if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);
+  for (const auto& [column, rises] : options.grammar.trends) text += fmt::format(" trend:{}:{}", column, rises);
+  if (const auto& units = options.grammar.units) {
+    text += fmt::format(" {} {} {}", units->text(), static_cast<int>(units->constants), static_cast<int>(units->rule));
+  }
+  text += fmt::format(" {} {} {} {}", options.units, static_cast<int>(options.unit_constants),
+                      static_cast<int>(options.unit_rule), options.monotone);
   const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;
   text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(engine.precision), static_cast<int>(engine.math),
                       options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),

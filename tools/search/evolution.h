@@ -71,10 +71,15 @@ struct SearchOptions {
   LossOptions loss = {.kind = LossKind::kNmse};
   std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
   /// Texts in infix, which are read with the names of the data: start formulas of the target, whose parameters begin
-  /// as 1; definitions and a form (trees/form.h) beside those of `grammar`. With a form trees are not scaled, and there are
-  /// no links.
+  /// as 1; definitions and a form (trees/form.h) beside those of `grammar`. With a form trees are not scaled, and there
+  /// are no links.
   std::vector<std::string> guesses = {}, definitions = {};
   std::optional<std::string> form = {};
+  /// Units of columns and target (Dimensions::parse(); `target` stands for that), and "x:up,y:down" (parseTrends()); in
+  /// place of those of `grammar` unless they are empty.
+  std::string units = {}, monotone = {};
+  UnitConstants unit_constants = UnitConstants::kFree;  ///< those of `units`, as the next
+  UnitRule unit_rule = UnitRule::kHard;
   std::size_t top = 1;  ///< formulas of the front that may be as simple and as exact as another, and it (Front)
   /// Time of the search, which takes at most a fifth and a second more; 0: no limit.
   double seconds = 60;
@@ -104,6 +109,7 @@ struct SearchOptions {
 struct SearchResult {
   SearchState state;  ///< with the front, whose constants are rounded (Polisher::round())
   SearchEnd end = SearchEnd::kTime;
+  GrammarOptions grammar;            ///< with what the texts of the options say
   Engine engine;                     ///< of f64, on the processor, which judged the front
   std::string device;                ///< by which islands selected
   std::vector<std::string> notices;  ///< Engine::notices() of the search's engine, then those of closeSearch()

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <llvm/ADT/SmallSet.h>
+
 #include "ir/text/lexer.h"
 
 namespace srjit::search {
@@ -113,6 +115,26 @@ Result<std::vector<NestingLimit>> parseNesting(std::string_view text) {
   return limits;
 }
 
+Result<std::vector<Trend>> parseTrends(std::string_view text, const ColumnNames& columns, std::size_t count) {
+  std::vector<Trend> trends;
+  for (const Word& word : wordsOf(text, ",")) {
+    const std::size_t colon = std::min(word.text.rfind(':'), word.text.size());
+    const std::string_view name = word.text.substr(0, colon), way = word.text.substr(colon);
+    if (way != ":up" && way != ":down") return listError(word, "a trend is COLUMN:up or COLUMN:down");
+    const std::optional<std::uint32_t> column = findColumn(name, columns, count);
+    if (!column) {
+      return listError({name, word.column},
+                       fmt::format("{} is no column{}", text::inQuotes(name),
+                                   columns.empty() ? "" : "; the columns are " + text::listNames(columns.names())));
+    }
+    if (std::ranges::find(trends, *column, &Trend::column) != trends.end()) {
+      return listError({name, word.column}, fmt::format("column {} occurs twice", text::inQuotes(name)));
+    }
+    trends.push_back({*column, way == ":up"});
+  }
+  return trends;
+}
+
 Result<Grammar> Grammar::create(GrammarOptions options, std::size_t variables) {
   if (options.operators.empty()) options.operators = defaultOperators();
   if (variables == 0) return Error{Errc::kInvalid, "the data have no column besides target and weights", {}};
@@ -140,7 +162,10 @@ Result<Grammar> Grammar::create(GrammarOptions options, std::size_t variables) {
 }
 
 Grammar::Grammar(GrammarOptions options, std::size_t variables)
-    : options_(std::move(options)), variables_(variables), room_(options_.max_complexity) {
+    : options_(std::move(options)),
+      variables_(variables),
+      has_hard_units_(options_.units && options_.units->rule == UnitRule::kHard),
+      room_(options_.max_complexity) {
   for (std::size_t op = 0; op < kOpCount; ++op) roles_[op] = static_cast<Op>(op);
   for (const OperatorUse& use : options_.operators) {
     by_arity_[static_cast<std::size_t>(arityOf(use.op))].push_back(use.op);
@@ -210,13 +235,18 @@ Grammar Grammar::within(std::span<const Token> wrapper) const {
   return inner;
 }
 
-bool Grammar::canScale() const noexcept {
+bool Grammar::canScale() const {
   const auto isOfScaling = [](Op op) { return op == Op::kAdd || op == Op::kMul; };
   const auto isLimited = [&](const NestingLimit& limit) {
     return isOfScaling(limit.outer) || isOfScaling(limit.inner);
   };
   return form() == nullptr && has(Op::kMul) && complexityOf(scaling()) <= options_.max_complexity / kScalingShare &&
-         std::ranges::none_of(limits_, isLimited);
+         std::ranges::none_of(limits_, isLimited) && within(scaling()).admitsSome();
+}
+
+bool Grammar::admitsSome() const {
+  const Token leaf[] = {Token::variable(static_cast<std::uint32_t>(variables_))};
+  return admits(leaf);
 }
 
 std::vector<Token> Grammar::scaling() const {
@@ -249,6 +279,14 @@ std::optional<std::size_t> Grammar::admit(const TreeView& tree) const {
   for (std::size_t i = 0; seen.doubts != 0 && i < limits_.size(); ++i) {
     if ((seen.doubts & bitOf(i)) != 0 && !keeps(tree, limits_[i])) return {};
   }
+  if (options_.max_columns > 0) {
+    llvm::SmallSet<std::int32_t, 16> columns;
+    for (const std::int32_t code : tree.codes) {
+      if (code < 0 && !isParameterCode(code)) columns.insert(code);
+    }
+    if (columns.size() > options_.max_columns) return {};
+  }
+  if (has_hard_units_ && !keepsUnits(tree)) return {};
   return complexity;
 }
 

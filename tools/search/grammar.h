@@ -13,8 +13,9 @@
 #include "ir/expression.h"
 #include "ir/ops.h"
 #include "passes/shorten/forms.h"
-#include "tools/search/trees/form.h"
+#include "tools/search/formulas/dimensions.h"
 #include "tools/search/trees/arrays.h"
+#include "tools/search/trees/form.h"
 
 namespace srjit::search {
 
@@ -33,6 +34,12 @@ struct NestingLimit {
   unsigned most = 0;
 };
 
+/// A wish: that formulas rise with a column, or fall, where the others stay.
+struct Trend {
+  std::uint32_t column = 0;
+  bool rises = true;
+};
+
 struct GrammarOptions {
   std::vector<OperatorUse> operators = {};  ///< empty: defaultOperators()
   std::vector<NestingLimit> nesting = {};   ///< limits besides that of allow_self_nesting
@@ -43,6 +50,10 @@ struct GrammarOptions {
   unsigned constant_complexity = 1;
   std::size_t max_complexity = 40;
   bool allow_self_nesting = false;  ///< whether exp, sin and other functions may stand within one of the same name
+  std::size_t max_columns = 0;      ///< different variables of a formula; 0: no limit
+  std::optional<Dimensions> units = {};
+  bool codata = false;             ///< whether rounded constants may be physical ones (formulas/rounding.h)
+  std::vector<Trend> trends = {};  ///< of all formulas of the front, over the box of the data (neighbourhood.h)
 };
 
 /// + - * / square sqrt exp log sin cos, of complexity 1 each.
@@ -52,6 +63,10 @@ std::vector<OperatorUse> defaultOperators();
 /// if not given). Errors (kInvalid), with the column: an unknown operator, one that occurs twice, a complexity that is
 /// no number from 1 to 1000, no operator at all.
 Result<std::vector<OperatorUse>> parseOperators(std::string_view text);
+
+/// Of `count` columns, which need no names, and "mass:up,age:down". Errors (kInvalid), with the column: an unknown
+/// name, a column that occurs twice, another word.
+Result<std::vector<Trend>> parseTrends(std::string_view text, const ColumnNames& columns, std::size_t count);
 
 /// Of "sin:cos:0,exp:exp:1": at most 0 cos within a sin, and so on. Errors (kInvalid), with the column.
 Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
@@ -89,7 +104,7 @@ class Grammar {
   std::size_t room() const noexcept { return room_; }
   /// Whether islands may select by the best a + b f: scaling() fits around a tree wherever it stands, and takes no more
   /// than a third of the largest complexity. Limits of nesting that name add or mul, and a form, forbid it.
-  bool canScale() const noexcept;
+  bool canScale() const;
   /// b and a of a + b f as tokens that follow f; only b if there is no add.
   std::vector<Token> scaling() const;
 
@@ -101,9 +116,16 @@ class Grammar {
   std::size_t complexityOf(std::span<const Token> tokens) const noexcept;
 
   /// The complexity of a tree, if it has writable operators only, and with the wrapper is within the largest complexity
-  /// and the limits of nesting, and is of the form. `tokens`, `tree`: valid.
+  /// and the limits of nesting and of columns, is of the form, and keeps the units unless they are a penalty. `tokens`,
+  /// `tree`: valid.
   std::optional<std::size_t> admit(const TreeView& tree) const;
+  /// Whether the tree with the wrapper keeps the units, if there are some. A variable that is no column has any unit.
+  bool keepsUnits(const TreeView& tree) const { return !options_.units || options_.units->keep(tree, wrapper_); }
+  bool hasSoftUnits() const noexcept { return options_.units && !has_hard_units_; }
+  /// Whether few random trees may be admitted.
+  bool isStrict() const noexcept { return has_hard_units_ || options_.max_columns > 0 || form() != nullptr; }
   bool admits(std::span<const Token> tokens) const;
+  bool admitsSome() const;  ///< whether it admits a single variable, if that had the right unit
 
  private:
   explicit Grammar(GrammarOptions options, std::size_t variables);
@@ -137,6 +159,7 @@ class Grammar {
   std::array<Use, kMostOps> uses_{};   ///< by code
   std::vector<std::int32_t> wrapper_;  ///< codes
   Seen wrapped_;                       ///< of the wrapper
+  bool has_hard_units_;
   std::size_t room_;
 };
 

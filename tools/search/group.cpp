@@ -83,7 +83,11 @@ void Group::submitFits(Batch& batch) const {
   batch.fitted.clear();
   std::vector<std::vector<std::size_t>> chosen(batch.islands.size());
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
-    const Individuals& children = batch.broods[i].children;
+    Individuals& children = batch.broods[i].children;
+    for (std::size_t c = 0; c < children.size(); ++c) {
+      double& loss = children.traits[c].loss;
+      loss = context_->handicaps[batch.frame].of(loss, children.trees[c], context_->grammars[batch.frame]);
+    }
     const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
     if (most > 0) chosen[i] = worthFitting((*islands_)[batch.islands[i]], children, context_->island, most);
   });
@@ -130,6 +134,7 @@ void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const
 }
 
 void Group::takeFits(Batch& batch, const Fits& fits) const {
+  const Grammar& grammar = context_->grammars[batch.frame];
   auto value = fits.parameters.begin();
   for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
     // That of kept whole exponents comes first, and leaves them whole.
@@ -138,7 +143,7 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     const TreeView child = children.trees[number];
     const auto values = std::span(value, constantsIn(child, exponents));
     value += static_cast<std::ptrdiff_t>(values.size());
-    const double loss = usable(fits.losses.values[i]);
+    double loss = usable(fits.losses.values[i]);
     const bool is_finite = std::ranges::all_of(values, [](double one) { return std::isfinite(one); });
     Traits& traits = children.traits[number];
     if (!is_finite || !(loss < traits.loss)) continue;
@@ -147,10 +152,12 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     auto next = values.begin();
     forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
     const Identity now = identityOf(child);
-    if (now.is_constant) {
+    // Exponents that were fitted may break units.
+    if (now.is_constant || (grammar.isStrict() && !grammar.admit(child))) {
       std::ranges::copy(before, constants.begin());
       continue;
     }
+    loss = context_->handicaps[batch.frame].of(loss, child, grammar);
     traits.shape = now.shape;
     traits.whole = now.whole;
     traits.loss = loss;

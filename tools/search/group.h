@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/search/evolution.h"
+#include "tools/search/formulas/handicap.h"
 #include "tools/search/island.h"
 #include "tools/search/screen.h"
 
@@ -16,7 +17,8 @@ namespace srjit::search {
 
 /// What all groups of a search share. Borrowed; must not change.
 struct GroupContext {
-  std::span<const Grammar> grammars;  ///< by frame, within its wrapper
+  std::span<const Grammar> grammars;    ///< by frame, within its wrapper
+  std::span<const Handicap> handicaps;  ///< by frame
   const Screen& screen;
   IslandOptions island;
   std::uint64_t seed;

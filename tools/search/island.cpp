@@ -20,10 +20,11 @@
 namespace srjit::search {
 namespace {
 
-constexpr int kAttempts = 4, kFormAttempts = 16;  // to make a child that the grammar admits
-constexpr double kCrossover = 0.4;                // of the children
-constexpr double kSecondMutation = 0.3;           // of those that are mutated
-constexpr double kUniformParent = 0.4;            // parents that are drawn from all; others win a tournament
+constexpr int kAttempts = 4;             // to make a child that the grammar admits
+constexpr int kStrictAttempts = 24;      // the same for a grammar that admits few trees
+constexpr double kCrossover = 0.4;       // of the children
+constexpr double kSecondMutation = 0.3;  // of those that are mutated
+constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
 constexpr std::size_t kTournament = 4;
 constexpr std::size_t kBlock = 64;            // children that one task breeds
 constexpr double kFreshBlood = 0.02;          // random trees among the children
@@ -52,7 +53,8 @@ class Breeder {
   /// Adds a child that the grammar admits, if one is found.
   void addChild(Individuals& to, Random random) {
     const Form* form = grammar_.form();
-    for (int attempt = 0; attempt < (form == nullptr ? kAttempts : kFormAttempts); ++attempt) {
+    const int most = grammar_.isStrict() ? kStrictAttempts : kAttempts;
+    for (int attempt = 0; attempt < most; ++attempt) {
       putChild(to.trees, random);
       if (form != nullptr) form->repair(to.trees.openCodes());
       const TreeView child = to.trees.open();

@@ -47,8 +47,7 @@ std::optional<Op> missing(const Link& link, const Grammar& grammar) {
 }
 
 bool hasRoom(const Link& link, const Grammar& grammar, bool is_scaled) {
-  const Token leaf[] = {Token::variable(0)};
-  return !missing(link, grammar) && grammar.within(wrapperOf(link, grammar, is_scaled)).admits(leaf);
+  return !missing(link, grammar) && grammar.within(wrapperOf(link, grammar, is_scaled)).admitsSome();
 }
 
 template <class... Args>
@@ -107,7 +106,7 @@ Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, co
           infoOf(*op).name);
     }
     if (!isFree(**link) && !hasRoom(**link, grammar, is_scaled)) {
-      return refusal("the largest complexity or a limit of nesting leaves no formula of link {}", name);
+      return refusal("the largest complexity, a limit of nesting or a unit leaves no formula of link {}", name);
     }
     links.push_back(*link);
   }

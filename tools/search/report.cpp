@@ -7,6 +7,7 @@
 
 #include "ir/text/latex.h"
 #include "ir/text/words.h"
+#include "tools/search/formulas/rounding.h"
 
 namespace srjit::search {
 namespace {
@@ -37,7 +38,8 @@ std::string csvText(const Front& front, const ColumnNames& columns) {
   return out;
 }
 
-Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details) {
+Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details,
+               const GrammarOptions& options) {
   Json array = Json::array();
   for (const Formula& formula : front.formulas()) {
     array.push_back({{"complexity", formula.complexity},
@@ -50,6 +52,18 @@ Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetai
                      {"latex", text::latexText(formula.expression, columns)},
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
+    Json units = Json::array(), constants = Json::array();
+    for (const Token& token : formula.expression.tokens()) {
+      const auto physical = token.kind == Token::Kind::kConstant ? physicalNear(token.value, 0) : std::nullopt;
+      if (physical) constants.push_back({{"value", token.value}, {"name", physical->name}});
+    }
+    if (options.codata) array.back()["constants"] = constants;
+    if (options.units) {
+      for (const auto& unit : options.units->ofConstants(formula.expression)) {
+        units.push_back(unit ? Json(*unit) : Json());
+      }
+      array.back()["units"] = units;
+    }
     if (details == nullptr || &formula != front.chosen()) continue;
     array.back()["standard_errors"] = details->uncertainty.standard_errors;
     array.back()["residual"] = details->uncertainty.residual;
@@ -60,8 +74,9 @@ Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetai
   return array;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details) {
-  return dump(frontJson(front, columns, details));
+std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details,
+                     const GrammarOptions& options) {
+  return dump(frontJson(front, columns, details, options));
 }
 
 std::string latexTable(const Front& front, const ColumnNames& columns) {

@@ -8,6 +8,7 @@
 #include "tools/json.h"
 #include "tools/search/formulas/front.h"
 #include "tools/search/formulas/uncertainty.h"
+#include "tools/search/grammar.h"
 
 namespace srjit::search {
 
@@ -23,10 +24,14 @@ struct ChosenDetails {
 
 /// An array of objects with `complexity`, `loss`, `held_out`, `evidence`, `bic` and `r2` (null in a text where they are
 /// not finite), `formula` (infix), `latex`, `postfix` and `chosen` (Front::chosen()). With `details` the chosen formula
-/// also has `standard_errors` and `residual` (null where they are NaN), and `importances` by name.
-Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr);
+/// also has `standard_errors` and `residual` (null where they are NaN), and `importances` by name. With units in
+/// `options` also `units`: those of the constants, by Dimensions::ofConstants(), null where there is none; with
+/// `codata` also `constants`: objects with the `value` and the `name` of each physical constant.
+Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr,
+               const GrammarOptions& options = {});
 /// Its text, and a line end.
-std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr);
+std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr,
+                     const GrammarOptions& options = {});
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.
 std::string latexTable(const Front& front, const ColumnNames& columns);

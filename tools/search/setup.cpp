@@ -98,15 +98,24 @@ Engine makeEngine(const SearchOptions& options, const RowSet& rows, std::span<co
 /// With what the texts of the options say.
 Grammar grammarOf(const SearchOptions& options, const DataView& data) {
   GrammarOptions grammar = options.grammar;
+  const auto read = [](auto result, const std::string& text, const char* option) {
+    if (!result) throwError(showPlace(result.error(), text, option, 1));
+    return *std::move(result);
+  };
   for (const std::string& text : options.definitions) {
-    Result<Definition> definition = parseDefinition(text);
-    if (!definition) throwError(showPlace(definition.error(), text, "--define", 1));
-    grammar.definitions.push_back(*std::move(definition));
+    grammar.definitions.push_back(read(parseDefinition(text), text, "--define"));
   }
   if (options.form) {
-    Result<Form> form = Form::parse(*options.form, data);
-    if (!form) throwError(showPlace(form.error(), *options.form, "--template", 1));
-    grammar.form = std::make_shared<const Form>(*std::move(form));
+    grammar.form = std::make_shared<const Form>(read(Form::parse(*options.form, data), *options.form, "--template"));
+  }
+  const std::size_t count = data.columns.size();
+  if (!options.monotone.empty()) {
+    grammar.trends = read(parseTrends(options.monotone, data.names, count), options.monotone, "--monotone");
+  }
+  if (!options.units.empty()) {
+    grammar.units = read(Dimensions::parse(options.units, data.names, count, "target"), options.units, "--units");
+    grammar.units->constants = options.unit_constants;
+    grammar.units->rule = options.unit_rule;
   }
   return Grammar::create(std::move(grammar), data.columns.size()).value();
 }
@@ -186,7 +195,12 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   std::vector<Grammar> grammars;
   Units units = Units::of(searched);
   std::vector<Frame> frames = framesOf(links, units, grammar);
-  for (const Frame& frame : frames) grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+  std::vector<Handicap> handicaps;
+  for (const Frame& frame : frames) {
+    grammars.push_back(grammar.within(wrapperOf(*frame.link, grammar, is_scaled)));
+    const RowSet some = pick(searched, Handicap::kPlaces, combine(options.seed, kRowsSeed));
+    handicaps.emplace_back(grammar.options().trends, frame.in_units ? units.divide(some.columns) : some.columns);
+  }
   std::vector<Expression> guesses = guessesOf(options, data, grammars.front());
   if (!guesses.empty() && (frames.front().in_units || !frames.front().link->inverse.empty())) {
     refuse("guesses need the link identity, and columns whose squares f64 has");
@@ -201,8 +215,8 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
   return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
-          std::move(grammars), std::move(guesses), std::move(searched), std::move(fitted), gatherRows(data, held_out),
-          rows, std::move(screen),
+          std::move(grammars), std::move(handicaps), std::move(guesses), std::move(searched), std::move(fitted),
+          gatherRows(data, held_out), rows, std::move(screen),
           // Whether a custom loss is least at 0 is not known.
           loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
           isOfSquares(loss) ? kLooksExact : looks_exact};

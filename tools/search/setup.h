@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/search/evolution.h"
+#include "tools/search/formulas/handicap.h"
 #include "tools/search/rows.h"
 #include "tools/search/screen.h"
 
@@ -20,7 +21,8 @@ struct SearchSetup {
   bool is_scaled;    ///< whether islands select by the best a + b f
   std::vector<Frame> frames;
   Units units;
-  std::vector<Grammar> grammars;  ///< by frame: of the trees that its formulas contain
+  std::vector<Grammar> grammars;    ///< by frame: of the trees that its formulas contain
+  std::vector<Handicap> handicaps;  ///< by frame
   std::vector<Expression> guesses;
   RowSet searched, fitted, held_out;
   std::size_t rows;    ///< for selection

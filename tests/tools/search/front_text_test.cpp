@@ -58,7 +58,7 @@ TEST(FrontText, Json) {
   EXPECT_EQ(array[1]["latex"], "\\max\\left(x, \\mathrm{mass}\\right)");
   EXPECT_EQ(array[1]["postfix"], "x mass max");
   EXPECT_EQ(std::ranges::count_if(array, [](const auto& row) { return row["chosen"] == true; }), 1);
-  ChosenDetails details{.importances = {0, 1, 0}};
+  ChosenDetails details{{}, {0, 1, 0}};
   details.uncertainty.standard_errors = {0.5, std::nan("")};
   for (const auto& row : nlohmann::json::parse(jsonText(sampleFront(), textColumns(), &details))) {
     EXPECT_EQ(row.contains("standard_errors"), row["chosen"]);

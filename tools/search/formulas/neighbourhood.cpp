@@ -15,6 +15,7 @@ namespace {
 constexpr double kShrinking = 3;         // of the end of a column towards 0
 constexpr double kWidening = 0.1;        // of a range
 constexpr double kModerate = 3;          // ranges of the target
+constexpr double kSlack = 1e-7;          // of slopes, so that a cube has a trend
 constexpr double kSmallShare = 0x1p-14;  // of a side of the box
 
 Interval widened(const Interval& range) {
@@ -22,6 +23,18 @@ Interval widened(const Interval& range) {
   const double low = range.low - step, high = range.high + step;
   return {range.low >= 0 ? std::max(low, range.low / kShrinking) : low,
           range.high <= 0 ? std::min(high, range.high / kShrinking) : high};
+}
+
+/// Ascending, each once.
+std::vector<std::uint32_t> columnsOf(const Expression& formula) {
+  std::vector<std::uint32_t> columns;
+  for (const Token& token : formula.tokens()) {
+    if (token.kind == Token::Kind::kVariable) columns.push_back(token.index);
+  }
+  std::ranges::sort(columns);
+  const auto repeated = std::ranges::unique(columns);
+  columns.erase(repeated.begin(), repeated.end());
+  return columns;
 }
 
 }  // namespace
@@ -32,8 +45,8 @@ struct Neighbourhood::Search {
 
   const Neighbourhood& around;
   const Expression& formula;
-  std::vector<std::uint32_t> used = {};  ///< columns of the formula
-  double reach = 0;                      ///< of a range
+  std::vector<std::uint32_t> used;  ///< columns of the formula
+  double reach = 0;                 ///< of a range
   Random random = Random(1);
 
   /// Whether some place of the box is near a row.
@@ -60,14 +73,24 @@ struct Neighbourhood::Search {
     return !around.isModerate({value, value, std::isnan(value)}) && isNear(place);
   }
 
-  /// The side that is the largest share of its range, and this share.
-  std::pair<std::uint32_t, double> widest(const Box& box) const {
-    std::pair<std::uint32_t, double> most{used[0], 0};
+  /// Adds both halves of a box, along the side that is the largest share of its range. Gives whether it did: it does
+  /// not if this share is small.
+  bool halve(const Box& box, std::vector<Box>& open) const {
+    std::uint32_t side = used[0];
+    double most = 0;
     for (const std::uint32_t c : used) {
       const double share = (box[c].high - box[c].low) / around.ranges_[c];
-      if (share > most.second) most = {c, share};
+      if (share > most) {
+        side = c;
+        most = share;
+      }
     }
-    return most;
+    if (most < kSmallShare) return false;
+    const double middle = std::midpoint(box[side].low, box[side].high);
+    open.insert(open.end(), 2, box);
+    open.back()[side].low = middle;
+    open[open.size() - 2][side].high = middle;
+    return true;
   }
 };
 
@@ -90,13 +113,7 @@ bool Neighbourhood::isModerate(const Interval& values) const noexcept {
 }
 
 bool Neighbourhood::isSound(const Expression& formula) const {
-  Search search{*this, formula};
-  for (const Token& token : formula.tokens()) {
-    if (token.kind == Token::Kind::kVariable) search.used.push_back(token.index);
-  }
-  std::ranges::sort(search.used);
-  const auto repeated = std::ranges::unique(search.used);
-  search.used.erase(repeated.begin(), repeated.end());
+  Search search{*this, formula, columnsOf(formula)};
   if (search.used.empty()) return true;
   search.reach = std::max(kWidening, std::pow(columns_[0].size(), -1 / static_cast<double>(search.used.size())));
   std::vector<Search::Box> open = {box_};
@@ -105,14 +122,26 @@ bool Neighbourhood::isSound(const Expression& formula) const {
     open.pop_back();
     if (isModerate(evaluateInterval(formula, box)) || !search.isNear(box)) continue;
     if (search.isDisproved(box)) return false;
-    const auto [side, share] = search.widest(box);
-    if (share < kSmallShare) continue;
-    const double middle = std::midpoint(box[side].low, box[side].high);
-    open.insert(open.end(), 2, box);
-    open.back()[side].low = middle;
-    open[open.size() - 2][side].high = middle;
+    search.halve(box, open);
   }
   return true;
+}
+
+bool Neighbourhood::hasTrends(const Expression& formula, std::span<const Trend> trends) const {
+  const Search search{*this, formula, columnsOf(formula)};
+  if (search.used.empty() || trends.empty()) return true;
+  std::vector<Search::Box> open = {box_};
+  for (std::size_t boxes = 0; boxes < kMostTrendBoxes && !open.empty(); ++boxes) {
+    const Search::Box box = std::move(open.back());
+    open.pop_back();
+    const auto isProved = [&](const Trend& trend) {
+      const Interval slope = evaluateIntervalSlope(formula, box, trend.column);
+      const double slack = kSlack * (moderate_.high - moderate_.low) / ranges_[trend.column];
+      return trend.rises ? slope.low >= -slack : slope.high <= slack;
+    };
+    if (!std::ranges::all_of(trends, isProved) && !search.halve(box, open)) return false;
+  }
+  return open.empty();
 }
 
 }  // namespace srjit::search

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "ir/expression.h"
 #include "ir/numbers/intervals.h"
+#include "tools/search/grammar.h"
 #include "tools/search/rows.h"
 
 namespace srjit::search {
@@ -27,8 +29,13 @@ class Neighbourhood {
   /// sub-box of a small share of the box, the formula counts as sound: intervals are wider than the values.
   bool isSound(const Expression& formula) const;
 
+  /// Whether a formula is proved to have these trends in all of the box, and no value on the way there is infinite.
+  /// Intervals of the derivatives over sub-boxes prove it. Without a proof for kMostTrendBoxes of them it is refused.
+  /// A slope against the trend is overlooked, if it is about a millionth of the target's range over the column's.
+  bool hasTrends(const Expression& formula, std::span<const Trend> trends) const;
+
  private:
-  static constexpr std::size_t kMostBoxes = 256, kMostRows = 512;
+  static constexpr std::size_t kMostBoxes = 256, kMostTrendBoxes = 1024, kMostRows = 512;
   struct Search;
 
   bool isModerate(const Interval& values) const noexcept;

@@ -17,6 +17,7 @@ constexpr int kMostRounds = 3;
 constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
+constexpr double kLikelyErrors = 2;                     // the same for a physical constant
 constexpr double kExactErrors = 1e3;                    // the same for an exact formula, whose errors are uncertain
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
@@ -275,6 +276,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
   }
   weigh(taken, front.floor());
   for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (!near_->hasTrends(taken[i].expression, rules_.grammar.options().trends)) continue;
     if (!front.empty() && !isSound(taken[i], front.floor())) continue;
     note(taken[i], takers[i]);
     front.add(std::move(taken[i]));
@@ -293,7 +295,8 @@ std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   }
   int digits = 0;
   for (const Token& token : variant.tree) {
-    if (token.kind == Token::Kind::kConstant) digits += digitsOf(token.value);
+    const bool has_name = rules_.grammar.options().codata && physicalNear(token.value, 0);
+    if (token.kind == Token::Kind::kConstant) digits += has_name ? 1 : digitsOf(token.value);
     if (token.kind != Token::Kind::kParameter) continue;
     const double value = variant.values[token.index];
     digits += digitsOf(shortestNear(value, kLikelyTolerance * std::fabs(value)).value_or(value)) + 1;
@@ -318,13 +321,19 @@ void Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
 
 /// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else the decimals that the
 /// data support, one for each of kStandardErrors.
-std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) {
+std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) const {
   const double value = variant.values[parameter], size = std::fabs(value), error = variant.errors[parameter];
+  std::vector<double> numbers;
+  const double doubt = is_exact ? kExactTolerance * size : std::isfinite(error) ? kLikelyErrors * error : 0;
+  if (rules_.grammar.options().codata) {
+    if (const auto constant = physicalNear(value, doubt)) numbers.push_back(constant->value);
+  }
   if (is_exact) {
     const double by_error = error > 0 ? kExactErrors * error : kMostTolerance * size;
-    return numbersNear(value, std::clamp(by_error, kExactTolerance * size, kMostTolerance * size));
+    std::ranges::copy(numbersNear(value, std::clamp(by_error, kExactTolerance * size, kMostTolerance * size)),
+                      std::back_inserter(numbers));
+    return numbers;
   }
-  std::vector<double> numbers;
   for (const double errors : kStandardErrors) {
     const double by_error = std::isfinite(error) ? errors * error : kToleranceWithoutErrors * size;
     const double tolerance = std::clamp(by_error, kLeastTolerance * size, kMostTolerance * size);
@@ -514,7 +523,8 @@ Front Polisher::roundOnce(Structure structure, const Front& front, std::vector<d
   // A formula that was rounded by some rows, or simplified, may be worse on all.
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Formula& formula = front.formulas()[i];
-    if (!(losses[i] <= limitOf(limitOf(formula.loss, 0), rounding[i]))) rounded.add(formula);
+    const bool is_worse = !(losses[i] <= limitOf(limitOf(formula.loss, 0), rounding[i]));
+    if (is_worse && near_->hasTrends(formula.expression, rules_.grammar.options().trends)) rounded.add(formula);
   }
   return rounded;
 }

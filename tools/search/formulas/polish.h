@@ -95,7 +95,7 @@ class Polisher {
   Front roundOnce(Structure structure, const Front& front, std::vector<double>& constants) const;
   static double limitOf(double loss, double rounding) noexcept;
   std::vector<double> roundingOf(std::span<const Variant> variants, double floor) const;
-  static std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact);
+  std::vector<double> numbersFor(const Variant& variant, std::size_t parameter, bool is_exact) const;
   std::vector<Variant> rounderThan(Structure structure, const Variant& variant, bool is_exact) const;
   Expression closed(const Variant& variant) const;
   void fit(std::vector<Variant>& variants, unsigned passes) const;

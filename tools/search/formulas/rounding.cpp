@@ -30,6 +30,13 @@ constexpr Factor kFactors[] = {{1, 0},
                                {std::numbers::sqrt2, 8},
                                {std::numbers::inv_sqrtpi / std::numbers::sqrt2, 9}};
 
+constexpr PhysicalConstant kPhysical[] = {
+#define SRJIT_CODATA(name, value) {name, value},
+#include "tools/search/formulas/codata.def"
+#undef SRJIT_CODATA
+};
+constexpr double kThreeDigits = 5e-3;  // a relative tolerance
+
 constexpr int kDigitsOfLaws = 10;      // a number of a law is rather meant than a decimal with this number of digits
 constexpr double kSameNumber = 1e-14;  // relative difference of a fitted constant from the number that it is
 
@@ -86,6 +93,18 @@ int digitsOf(double number) {
   while (digits < std::numeric_limits<double>::max_digits10 && decimalOf(number, digits) != number) ++digits;
   if (digits < kDigitsOfLaws) return digits;
   return simplestNear(number, kSameNumber * std::fabs(number)) == number ? kDigitsOfLaws : digits + 1;
+}
+
+std::optional<PhysicalConstant> physicalNear(double value, double tolerance) {
+  std::optional<PhysicalConstant> nearest;
+  if (!(tolerance <= kThreeDigits * std::fabs(value))) return nearest;
+  for (const auto& [name, size] : kPhysical) {
+    const double difference = std::fabs(std::fabs(value) - size);
+    if (!(difference <= tolerance)) continue;
+    nearest = {name, std::copysign(size, value)};
+    tolerance = difference;
+  }
+  return nearest;
 }
 
 std::optional<double> shortestNear(double value, double tolerance) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace srjit::search {
@@ -23,5 +24,14 @@ int digitsOf(double number);
 /// The decimal with the fewest digits within `tolerance` of `value`: the digits that data support. None if
 /// `value` is not finite.
 std::optional<double> shortestNear(double value, double tolerance);
+
+/// A physical constant (codata.def) or its negative.
+struct PhysicalConstant {
+  std::string_view name;
+  double value;
+};
+
+/// The one nearest to `value` within `tolerance`. None also if the tolerance leaves fewer than three digits.
+std::optional<PhysicalConstant> physicalNear(double value, double tolerance);
 
 }  // namespace srjit::search

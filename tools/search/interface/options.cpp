@@ -52,6 +52,8 @@ void addGrammarOptions(CLI::App& app, SearchOptions& options, Texts& texts) {
   addComplexity("--max-complexity", grammar.max_complexity, "complexity of a formula at most");
   addComplexity("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
   addComplexity("--constant-complexity", grammar.constant_complexity, "complexity of a constant");
+  addCount(app, "--max-columns", grammar.max_columns, "different columns of a formula at most; 0: any number");
+  app.add_flag("--codata", grammar.codata, "round constants to physical ones where they are (CODATA 2022, SI units)");
   app.add_option("--nesting", texts.nesting, "how often operators may stand within others: sin:cos:0,exp:log:1")
       ->type_name("OUTER:INNER:MOST,...");
   app.add_flag("--self-nesting", grammar.allow_self_nesting,
@@ -79,6 +81,16 @@ void addKnowledgeOptions(CLI::App& app, SearchOptions& options) {
          "the form of all formulas: functions of columns that are searched, constants p0, p1, ..., and p0[COLUMN], "
          "one for each value of a column: 'f(a, b) + p0[kind]*g(c)'")
       ->type_name("FORM");
+  app.add_option("--units", options.units,
+                 "units of columns and of the target, such as mass:kg,force:kg*m/s^2; a column without one is a number")
+      ->type_name("NAME:UNIT,...");
+  addChoice(app, "--unit-constants", options.unit_constants,
+            {{"free", UnitConstants::kFree}, {"dimensionless", UnitConstants::kDimensionless}},
+            "whether constants may have units");
+  addChoice(app, "--unit-rule", options.unit_rule, {{"hard", UnitRule::kHard}, {"penalty", UnitRule::kPenalty}},
+            "formulas that break units are left out, or have a handicap in selection");
+  app.add_option("--monotone", options.monotone, "columns with which formulas rise or fall, over the box of the data")
+      ->type_name("NAME:up,NAME:down,...");
   addCount(app, "--top", options.top, "formulas to show of each complexity, at most", 1, 1000);
 }
 
