@@ -13,7 +13,7 @@
 #include "tools/files/checkpoint.h"
 #include "tools/files/output.h"
 #include "tools/search/formulas/uncertainty.h"
-#include "tools/search/page/report_page.h"
+#include "tools/search/page/report_data.h"
 #include "tools/search/resume/checkpoint.h"
 
 namespace srjit::python {
@@ -166,10 +166,10 @@ void writeReport(const std::string& path, const std::vector<Column>& columns, co
 }
 
 /// The members of an Uncertainty, as Python keeps them.
-using Kept = std::tuple<std::vector<double>, double, std::size_t, std::vector<double>, std::vector<double>>;
+using UncertaintyTuple = std::tuple<std::vector<double>, double, std::size_t, std::vector<double>, std::vector<double>>;
 
 /// What data say of a formula: its uncertainty, and the importances of the columns.
-std::tuple<Kept, std::vector<double>> judge(const Engine& engine, std::string_view formula,
+std::tuple<UncertaintyTuple, std::vector<double>> judge(const Engine& engine, std::string_view formula,
                                             const std::vector<Column>& columns, const Column& target,
                                             const std::optional<Column>& weights,
                                             const std::vector<std::string>& names) {
@@ -182,7 +182,7 @@ std::tuple<Kept, std::vector<double>> judge(const Engine& engine, std::string_vi
 }
 
 std::vector<double> halfWidths(const Engine& engine, std::string_view formula, const std::vector<Column>& columns,
-                               const std::vector<std::string>& names, const Kept& kept, double level) {
+                               const std::vector<std::string>& names, const UncertaintyTuple& kept, double level) {
   const DataView data = viewOf(columns, {}, {}, names);
   const Expression expression = parse(formula, Language::kInfix, data.names).value();
   const nb::gil_scoped_release free;

@@ -82,10 +82,16 @@ def _texts(value: Any, name: str) -> list[str]:
     if isinstance(value, str):
         return [text_of(value, name)]
     if isinstance(value, Mapping):
-        return [f"{text_of(key, f'a key of {name}')}:{of}" for key, of in value.items()]
+        return [f"{text_of(key, f'a key of {name}')}:{of}" for key, of in value.items() if of is not None]
     if not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(f"{name} is of type {type(value).__name__}, expected a text or a list of texts")
     return [text_of(text, f"a part of {name}") for text in value]
+
+
+def _formulas(value: Any, name: str) -> list[str]:
+    if isinstance(value, Mapping):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected a text or a list of texts")
+    return _texts(value, name)
 
 
 def _list(value: Any, name: str) -> str:
@@ -109,8 +115,8 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "loss": ("--loss", text_of),
     "choose": ("--choose", choice_text),
     "self_nesting": ("--self-nesting", _flag),
-    "guesses": ("--guess", _texts),
-    "define": ("--define", _texts),
+    "guesses": ("--guess", _formulas),
+    "define": ("--define", _formulas),
     "template": ("--template", text_of),
     "units": ("--units", _pairs),
     "unit_constants": ("--unit-constants", text_of),

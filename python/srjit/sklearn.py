@@ -269,7 +269,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     Attributes:
         box_: The least and the largest value of each column that `outside` admits, shape (2, columns).
-        front_: A list of `srjit.Formula`: each has the least loss of its complexity or less, in the order of complexity.
+        front_: A list of `srjit.Formula`, in the order of complexity: each has the least loss of its complexity or less, or
+            fewer than `top` others beat it.
         chosen_: That of these which predicts.
         expression_: Its text.
         standard_errors_: Those of its constants, in their order, by least squares; NaN for a whole exponent, and for a constant
@@ -328,7 +329,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.front_ = found.front
         self.box_ = _widened(X)
         kept = np.arange(min(len(X), 2000)) * len(X) // min(len(X), 2000)
-        self._kept = (X[kept], y[kept], name, len(X))
+        self._report_rows = (X[kept], y[kept], name, len(X))
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression
         self._uncertainty, importances = _core.judge(default_engine(self.device, "f64")._engine, self.expression_, columns_of(X), y,
@@ -412,7 +413,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidError("report takes both X and y, or neither")
-        rows, target, name, count = self._kept
+        rows, target, name, count = self._report_rows
         facts = [f"{self.seconds_:.3g} s", f"{self.n_iter_} generations", f"{self.candidates_:.3g} trees"]
         if X is not None:
             rows, target = _checked(self, X, y, y_numeric=True, reset=False)
@@ -460,6 +461,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return found.front[found.chosen]
 
     def _options(self, y: np.ndarray) -> list[str]:
+        if self.checkpoint is not None and self.warm_start:
+            raise InvalidError("checkpoint and warm_start are two ways to go on: leave one out")
         if self.random_state is None and (self.checkpoint is not None or self.warm_start):
             raise InvalidError("random_state is None, but a search that goes on later, by checkpoint or warm_start, needs a seed")
         # A constant target has no variance to divide by.
@@ -481,7 +484,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if not admitted:
             raise InvalidError(f"no formula has a complexity of {most} or less; that of the simplest is "
                                f"{self.front_[0].complexity}")
-        return admitted[-1]
+        return min(admitted, key=lambda formula: formula.loss)
 
 
 def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None, *, parameters: Any = None,

@@ -449,20 +449,21 @@ void srjit_pending_free(srjit_pending* pending);
 /* ---- Search for formulas ----
  *
  * Searches formulas of the target of `data`, in the processor's memory. `options` are those of `sr-jit search` but for
- * data and files, as in a shell: "--seconds 10 --ops 'add, mul, div' --device cpu"; NULL: none. `stop` may be NULL.
- * Equal data, options and --generations give equal formulas. */
+ * data and files, divided at spaces; quotes keep these: "--seconds 10 --ops 'add, mul, div' --device cpu"; NULL: none.
+ * `stop` may be NULL. Equal data, options and --generations give equal formulas. */
 int32_t srjit_search(const srjit_data* data, const char* options, const srjit_stop* stop, srjit_found** found,
                      srjit_error* error);
 
-/* A formula that no simpler one is as good as. srjit_parse() with SRJIT_TEXT_INFIX and the names of the data reads
+/* A formula of the front. srjit_parse() with SRJIT_TEXT_INFIX and the names of the data reads
  * `text`. Texts are valid as long as the srjit_found. */
 typedef struct srjit_formula {
   uint64_t size;
   const char *text, *latex, *postfix; /* `text` is infix */
   uint64_t complexity;
   double loss;
-  double held_out;          /* the loss on rows that were held out; NaN if there are none */
-  double evidence, bic, r2; /* NaN if the loss is no likelihood */
+  double held_out;      /* the loss on rows that were held out; NaN if there are none */
+  double evidence, bic; /* NaN if the loss is no likelihood */
+  double r2;            /* NaN if the target is constant */
 } srjit_formula;
 uint64_t srjit_found_count(const srjit_found* found);  /* 0 for NULL; the simplest formula is number 0 */
 uint64_t srjit_found_chosen(const srjit_found* found); /* the number of the formula that --choose chooses */

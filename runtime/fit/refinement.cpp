@@ -106,7 +106,8 @@ void Refinement::solve(std::span<double> columns, std::size_t rows, double divis
     }
     for (std::size_t i = 0; i < count; ++i) {
       double& number = candidate.parameters[fit_->parameterAt(i)];
-      number = share < 1 && shareTo(i) == share ? fit_->boundTowards(i, step[i]) : number + share * step[i];
+      number = share < 1 && shareTo(i) == share ? fit_->boundTowards(i, step[i])
+                                                : fit_->within(fit_->parameterAt(i), number + share * step[i]);
       const double size = std::fabs(places[i]);
       is_too_long =
           is_too_long || (i >= fit_->linear() && size > 0 && std::fabs(share * step[i]) > kLongestRefinement * size);

@@ -28,15 +28,17 @@ std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, c
     if (line.ok()) parameters = std::max<std::size_t>(parameters, line.expression->parameterCount());
   }
   std::vector<ParameterBounds> bounds(parameters);
+  std::vector<std::size_t> places;
   for (const std::string& text : texts) {
     const auto check = [&](bool is_good, std::string_view why) {
       if (!is_good) refuse("--bounds: {}: {}; expected P:LOWER:UPPER, such as p0:0:", text::inQuotes(text), why);
     };
     auto [name, sides] = llvm::StringRef(text).split(':');
     std::size_t place = 0;
-    check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1,
-          "no bounds of a parameter");
+    check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1, "it is not of this form");
     check(place < parameters, "no expression has this parameter");
+    check(std::ranges::find(places, place) == places.end(), "the parameter occurs twice");
+    places.push_back(place);
     const auto read = [&](llvm::StringRef side, double none) {
       const Result<double> number = side.empty() ? none : parseNumber(side);
       check(number && !std::isnan(*number), "a side is no number");

@@ -14,7 +14,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/search/interface/options.h"
-#include "tools/search/page/report_page.h"
+#include "tools/search/page/report_data.h"
 #include "tools/search/report.h"
 #include "tools/search/rows.h"
 
@@ -88,6 +88,7 @@ std::string commandText(const CLI::App& app) {
     std::vector<std::string> values = option->results();
     if (option->get_delimiter() != '\0') values = {fmt::format("{}", fmt::join(values, ","))};
     for (const std::string& value : values) {
+      if (option->get_items_expected_max() == 0 && value == "false") continue;
       text += ' ' + option->get_name();
       if (option->get_items_expected_max() == 0) continue;  // a flag
       text += (value.starts_with('-') ? '=' : ' ') + shellWord(value);

@@ -337,7 +337,7 @@ Json answerSearch(const Answering& answering, const Json& request) {
   options.selecting_engine = server.engine.withLimits({}).value();
   options.stop = [&] { return answering.deadline.isOver(); };
   const search::SearchResult found = search::search(server.table, options).value();
-  return {{"front", parseJson(search::jsonText(found.state.front, server.columns)).value()},
+  return {{"front", search::frontJson(found.state.front, server.columns, nullptr, found.grammar)},
           {"seconds", found.state.seconds},
           {"generations", found.state.generations},
           {"candidates", found.state.candidates},

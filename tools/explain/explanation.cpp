@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tools/explain/stages.h"
-#include "tools/page/page.h"
+#include "tools/page/html.h"
 
 namespace srjit {
 

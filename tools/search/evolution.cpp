@@ -243,7 +243,10 @@ SearchEnd Run::run() {
   const GroupContext context{setup_.grammars, setup_.handicaps,        setup_.screen,      options_.island,
                              options_.seed,   options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
-  if (const std::optional<SearchEnd> end = reason()) return *end;
+  if (const std::optional<SearchEnd> end = reason()) {
+    if (options_.checkpoint) timekeeper_.onCaller([&] { options_.checkpoint(state_, true); });
+    return *end;
+  }
   std::vector<std::size_t> numbers(state_.islands.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   const auto groupOf = [&](std::size_t third) {
@@ -287,7 +290,7 @@ SearchState firstState(const DataView& data, const SearchOptions& options, const
   const std::uint64_t fingerprint = fingerprintOf(data, options);
   if (resumed) {
     if (resumed->fingerprint != fingerprint) refuse("the search to resume was of other data or options");
-    if (!isSound(*resumed, setup, options)) refuse("the state of the search to resume is damaged");
+    if (!isSound(*resumed, setup, options)) refuse("the state of the search to resume is damaged: begin without it");
     resumed->front = polisher.weighed(resumed->front);
     resumed->front.choose(options.choice);
     return *std::move(resumed);
@@ -321,7 +324,8 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
     refuse(
         "no formula has a finite loss on these data, of {} trees and the constants; {}the loss may not be defined for "
         "this target, or its values are too large",
-        state.candidates, options.grammar.units ? "perhaps no combination of columns has the target's unit, or " : "");
+        state.candidates,
+        setup.grammar.options().units ? "perhaps no combination of columns has the target's unit, or " : "");
   }
   SearchResult result{.state = std::move(state),
                       .end = timekeeper.cause() == SearchEnd::kStopped ? SearchEnd::kStopped : end,
@@ -376,6 +380,10 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
   for (const std::string& guess : options.guesses) text += "\nguess " + guess;
   for (const std::string& definition : options.definitions) text += "\ndefine " + definition;
   if (options.form) text += "\nform " + *options.form;
+  // These texts name columns.
+  if (options.form || !(options.guesses.empty() && options.units.empty() && options.monotone.empty())) {
+    for (const std::string& name : data.names.names()) text += "\ncolumn " + name;
+  }
   if (options.top != 1) text += fmt::format("\ntop {}", options.top);
   if (options.grammar.codata) text += " codata";
   if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);

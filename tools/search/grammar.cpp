@@ -10,6 +10,7 @@
 #include <llvm/ADT/SmallSet.h>
 
 #include "ir/text/lexer.h"
+#include "tools/search/trees/names.h"
 
 namespace srjit::search {
 namespace {
@@ -117,7 +118,8 @@ Result<std::vector<NestingLimit>> parseNesting(std::string_view text) {
 
 Result<std::vector<Trend>> parseTrends(std::string_view text, const ColumnNames& columns, std::size_t count) {
   std::vector<Trend> trends;
-  for (const Word& word : wordsOf(text, ",")) {
+  for (const auto& [begin, size] : itemsOf(text, 0, text.size())) {
+    const Word word{text.substr(begin, size), begin + 1};
     const std::size_t colon = std::min(word.text.rfind(':'), word.text.size());
     const std::string_view name = word.text.substr(0, colon), way = word.text.substr(colon);
     if (way != ":up" && way != ":down") return listError(word, "a trend is COLUMN:up or COLUMN:down");

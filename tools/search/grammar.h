@@ -73,9 +73,9 @@ Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
 
 /// GrammarOptions made ready for use. Immutable; thread-safe.
 ///
-/// Simplification may write square, cube, inv and neg, which `operators` need not name: square and cube stand for mul,
-/// inv for div, neg for sub or mul. A stand-in has the complexity and the limits of nesting of the operator that it
-/// stands for.
+/// Simplification may write square, cube, inv, neg and pow, which `operators` need not name: square and cube stand for
+/// mul, inv for div, neg for sub or mul, pow for exp where log is named, too. A stand-in has the complexity and the
+/// limits of nesting of the operator that it stands for.
 class Grammar {
  public:
   /// Of trees over this number of variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and

@@ -153,11 +153,11 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
     const Identity now = identityOf(child);
     // Exponents that were fitted may break units.
-    if (now.is_constant || (grammar.isStrict() && !grammar.admit(child))) {
+    loss = context_->handicaps[batch.frame].of(loss, child, grammar);
+    if (now.is_constant || !(loss < traits.loss) || (grammar.isStrict() && !grammar.admit(child))) {
       std::ranges::copy(before, constants.begin());
       continue;
     }
-    loss = context_->handicaps[batch.frame].of(loss, child, grammar);
     traits.shape = now.shape;
     traits.whole = now.whole;
     traits.loss = loss;

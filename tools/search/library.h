@@ -34,12 +34,12 @@ struct Found {
 /// What else a search takes. The functions are called by the thread that calls search(); what they throw ends it.
 struct SearchCalls {
   std::function<bool()> stop = {};  ///< asked fifty times a second: whether to end within a second, with what was found
-  std::function<void(const Found&)> progress = {};  ///< called some times a second
+  std::function<void(const Found&)> progress = {};  ///< called after each generation, some times a second or more often
   std::string state = {};  ///< to go on from: Found::state of a search of equal data and options but for their limits
 };
 
 /// Searches for formulas of the target until the time is over, or another limit is reached. `options` are those of
-/// `sr-jit search` but for data and files, divided and unquoted as a shell does: "--ops 'add, mul' --seconds 5 --device
+/// `sr-jit search` but for data and files, divided at spaces; quotes keep these: "--ops 'add, mul' --seconds 5 --device
 /// cpu". Equal data, options and generations give equal formulas. Errors: kInvalid and kSyntax for options, which the
 /// message names, data and a state that do not fit, and where no formula has a finite loss; kMachine. Thread-safe.
 Result<Found> search(const DataView& data, std::string_view options, const SearchCalls& calls = {});

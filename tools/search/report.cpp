@@ -53,7 +53,7 @@ Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetai
                      {"postfix", print(formula.expression, Language::kPostfix, columns)},
                      {"chosen", &formula == front.chosen()}});
     Json units = Json::array(), constants = Json::array();
-    for (const Token& token : formula.expression.tokens()) {
+    for (const Token& token : options.codata ? formula.expression.tokens() : std::span<const Token>()) {
       const auto physical = token.kind == Token::Kind::kConstant ? physicalNear(token.value, 0) : std::nullopt;
       if (physical) constants.push_back({{"value", token.value}, {"name", physical->name}});
     }

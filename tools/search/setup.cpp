@@ -117,7 +117,17 @@ Grammar grammarOf(const SearchOptions& options, const DataView& data) {
     grammar.units->constants = options.unit_constants;
     grammar.units->rule = options.unit_rule;
   }
-  return Grammar::create(std::move(grammar), data.columns.size()).value();
+  Grammar made = Grammar::create(std::move(grammar), data.columns.size()).value();
+  if (made.form() != nullptr) {
+    Trees simplest;
+    made.form()->write(simplest, [&](std::size_t) { simplest.put(variableCode(0)); });
+    made.form()->repair(simplest.openCodes());
+    if (!made.admit(simplest.open())) {
+      refuse("no formula has the form {}: it breaks the units, or a limit of nesting (--nesting, --self-nesting)",
+             *options.form);
+    }
+  }
+  return made;
 }
 
 /// The start formulas, with 1 for each parameter. `grammar`: of a tree in the target itself.
@@ -137,10 +147,14 @@ std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& 
         refuseAt(failure(Errc::kInvalid, "{} is no operator of the search: add it", infoOf(token.op).name));
       }
     }
+    if (grammar.complexityOf(guess.tokens()) > grammar.room()) {
+      refuseAt(failure(Errc::kInvalid, "its complexity is {}, and {} left for it: give a larger --max-complexity",
+                       grammar.complexityOf(guess.tokens()), grammar.room()));
+    }
     if (!grammar.admits(guess.tokens())) {
-      refuseAt(failure(Errc::kInvalid, "the search makes no such formula: its complexity is {}, and {} left for it{}",
-                       grammar.complexityOf(guess.tokens()), grammar.room(),
-                       grammar.form() == nullptr ? "; see limits of nesting" : "; it must have the form"));
+      refuseAt(failure(Errc::kInvalid,
+                       "the search makes no such formula: it breaks the units, the template, or a limit of columns or "
+                       "nesting"));
     }
     guesses.push_back(std::move(guess));
   }
@@ -203,7 +217,7 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
   }
   std::vector<Expression> guesses = guessesOf(options, data, grammars.front());
   if (!guesses.empty() && (frames.front().in_units || !frames.front().link->inverse.empty())) {
-    refuse("guesses need the link identity, and columns whose squares f64 has");
+    refuse("guesses need identity among --links, and columns whose squares f64 has: give these in larger units");
   }
   Engine engine = makeEngine(options, searched, links, is_scaled);
   Engine wide = makeWideEngine(engine.options());

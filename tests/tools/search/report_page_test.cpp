@@ -1,4 +1,4 @@
-#include "tools/search/page/report_page.h"
+#include "tools/search/page/report_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

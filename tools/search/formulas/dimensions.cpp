@@ -10,7 +10,7 @@
 
 #include "ir/rows.h"
 #include "ir/text/lexer.h"
-#include "ir/text/words.h"
+#include "tools/search/trees/names.h"
 
 namespace srjit::search {
 namespace {
@@ -192,29 +192,22 @@ std::string textOf(const Unit& unit, std::span<const std::string> bases) {
 
 }  // namespace
 
-std::optional<std::uint32_t> findColumn(std::string_view name, const ColumnNames& columns, std::size_t count) {
-  Token token;
-  const bool is_variable = text::readWord(name, columns, token) == text::WordKind::kOperand &&
-                           token.kind == Token::Kind::kVariable && token.index < count;
-  return is_variable ? std::optional(token.index) : std::nullopt;
-}
-
 Result<Dimensions> Dimensions::parse(std::string_view text, const ColumnNames& columns, std::size_t count,
                                      std::string_view target) {
   Dimensions all;
   all.text_ = text;
   std::vector<std::optional<Unit>> units(count + 1);  // the last is that of the target
-  for (std::size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
-    end = std::min(text.find(',', begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin), name = word.substr(0, word.rfind(':'));
+  for (const auto& [begin, size] : itemsOf(text, 0, text.size())) {
+    const std::string_view word = text.substr(begin, size), name = word.substr(0, word.rfind(':'));
     const auto fail = [&](const std::string& message) {
       return text::errorAt(text, begin, std::max<std::size_t>(name.size(), 1), message, Errc::kInvalid);
     };
     if (name.size() == word.size()) return fail("a unit is written NAME:UNIT, such as mass:kg");
     const std::optional<std::uint32_t> column = findColumn(name, columns, count);
     if (!column && name != target && columns.roleOf(name) != "target") {
-      return fail(fmt::format("{} is neither the target nor a column{}", text::inQuotes(name),
-                              columns.empty() ? "" : "; the columns are " + text::listNames(columns.names())));
+      return fail(fmt::format(
+          "{} is neither the target nor a column{}; a name with a comma or a colon needs backquotes",
+          text::inQuotes(name), columns.empty() ? "" : "; the columns are " + text::listNames(columns.names())));
     }
     if (units[column.value_or(count)]) return fail(fmt::format("{} has a unit already", text::inQuotes(name)));
     const Result<Unit> unit = all.read(word.substr(name.size() + 1));

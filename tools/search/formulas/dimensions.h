@@ -22,9 +22,6 @@ inline constexpr std::size_t kMostBaseUnits = 8;
 enum class UnitConstants : std::uint8_t { kFree, kDimensionless };  ///< a constant has any unit, or none
 enum class UnitRule : std::uint8_t { kHard, kPenalty };             ///< forbids what breaks units, or handicaps it
 
-/// The variable of a column's name, or of x0, x1, ... if no column has such a name, below `count`.
-std::optional<std::uint32_t> findColumn(std::string_view name, const ColumnNames& columns, std::size_t count);
-
 /// The units of the columns and of the target. Every operator runs its row of ops.def in the domain of units: + needs
 /// equal units, * adds exponents, sqrt halves them; exp needs a number without unit, and so does a threshold in a row,
 /// as that of pdiv. A power multiplies exponents by a constant, and by nothing else. A free constant takes the unit

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -56,23 +55,26 @@ Front Front::emptied() const {
   return front;
 }
 
-bool Front::isOut(const Formula& one) const {
+/// Whether `top` of some formulas beat one, or another form of its law does.
+bool Front::isBeaten(const Formula& one, std::span<const Formula> by) const {
   std::size_t better = 0;
-  for (const Formula& other : formulas_) {
-    if (&other == &one || !isBeaten(one, other, floor_)) continue;
+  for (const Formula& other : by) {
+    if (!search::isBeaten(one, other, floor_)) continue;
     if (top_ == 1 || isSameLaw(one, other, floor_) || ++better == top_) return true;
   }
   return false;
 }
 
-bool Front::takes(const Formula& formula) const { return std::isfinite(formula.loss) && !isOut(formula); }
+bool Front::takes(const Formula& formula) const { return std::isfinite(formula.loss) && !isBeaten(formula, formulas_); }
 
 bool Front::add(Formula formula) {
   if (!takes(formula)) return false;
   const auto rank = [](const Formula& one) { return std::pair(one.complexity, one.loss); };
   formulas_.insert(std::ranges::lower_bound(formulas_, rank(formula), {}, rank), std::move(formula));
   std::vector<Formula> kept;
-  std::ranges::copy_if(formulas_, std::back_inserter(kept), [&](const Formula& one) { return !isOut(one); });
+  for (Formula& one : formulas_) {
+    if (!isBeaten(one, kept)) kept.push_back(std::move(one));
+  }
   formulas_ = std::move(kept);
   return true;
 }

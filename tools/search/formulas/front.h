@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,7 @@ class Front {
   bool add(Formula formula);
 
   double floor() const noexcept { return floor_; }
+  std::size_t top() const noexcept { return top_; }
 
   bool empty() const noexcept { return formulas_.empty(); }
   std::size_t size() const noexcept { return formulas_.size(); }
@@ -74,7 +76,7 @@ class Front {
 
  private:
   const Formula* balanced() const noexcept;
-  bool isOut(const Formula& one) const;
+  bool isBeaten(const Formula& one, std::span<const Formula> by) const;
 
   double floor_;
   std::size_t top_;

@@ -21,7 +21,7 @@ void addSearchOptions(CLI::App& app, SearchOptions& options);
 /// The options that these words set, and `with_engine` also --device, --precision, --math, --threads, --tier and
 /// --cache-dir. Errors (kInvalid, kSyntax for a loss) begin with the option's name. Thread-safe.
 Result<SearchOptions> parseSearchOptions(std::span<const std::string> words, bool with_engine = true);
-/// The same of one text, which is divided at spaces and unquoted as a shell does: "--ops 'add, mul' --seconds 5".
+/// The same of one text, which is divided at spaces; quotes keep them: "--ops 'add, mul' --seconds 5".
 Result<SearchOptions> parseSearchOptions(std::string_view text, bool with_engine = true);
 
 }  // namespace srjit::search

@@ -166,7 +166,7 @@
     const x = {name: "complexity", ...axis(front.map((formula) => formula.complexity), {whole: true, most: 10})};
     const focused = document.activeElement?.closest(".dot") ? at : -1;
     draw(frontPlace, "The front: loss over complexity", x, y, 320, (X, Y) => [
-      make("path", {class: "steps", d: front.map((formula, i) => `${i ? `H${X(formula.complexity)}V` : `M${X(formula.complexity)} `}${Y(drawn(formula))}`).join("")}),
+      make("path", {class: "steps", d: front.filter((formula, i) => front.slice(0, i).every((other) => drawn(other) > drawn(formula))).map((formula, i) => `${i ? `H${X(formula.complexity)}V` : `M${X(formula.complexity)} `}${Y(drawn(formula))}`).join("")}),
       ...front.map((formula, i) => {
         const dot = make("circle", {
           class: `dot${formula.chosen ? " chosen" : ""}${i === at ? " shown" : ""}`, cx: X(formula.complexity), cy: Y(drawn(formula)), r: i === at || formula.chosen ? 7 : 5.5,
@@ -250,7 +250,7 @@
     const chart = (title, place, ...more) => make("div", {class: "panel"}, make("h3", {}, title), place, ...more);
     addSection("formula", "Formula", null, panel);
     addSection("charts", "Front", null, make("div", {class: "grid"},
-      chart("Losses", frontPlace, make("p", {class: "note"}, "Each formula has a smaller loss than all simpler ones; the ring is the chosen one. Click one, or use the arrow keys, to see its predictions.")),
+      chart("Losses", frontPlace, make("p", {class: "note"}, "The line is the least loss of a complexity or less; the ring is the chosen formula. Click one, or use the arrow keys, to see its predictions.")),
       chart("Predictions", fitPlace, fitNote)));
     addSection("residuals", "Residuals", "Target less prediction. A pattern over a column is what the formula misses.", make("div", {class: "panel"},
       make("div", {class: "bar"}, make("label", {for: "over"}, "over"), select, data.columns_left_out ? make("span", {class: "note"}, `${data.columns_left_out} more columns are left out`) : null), restPlace,

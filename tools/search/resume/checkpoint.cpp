@@ -15,7 +15,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::string_view kFormat = "sr-jit search 6";
+constexpr std::string_view kFormat = "sr-jit search 7";
 
 Json jsonOf(const Expression& tree, std::size_t complexity, double loss) {
   return {{"tree", print(tree, Language::kPostfix)}, {"complexity", complexity}, {"loss", loss}};
@@ -144,7 +144,7 @@ SearchState stateFrom(const Json& json) {
       entry.is_polished = Member(archived, "polished").flag();
     }
   }
-  state.front = Front(-Member(json, "below_floor").orInfinity());
+  state.front = Front(-Member(json, "below_floor").orInfinity(), Member(json, "top").count());
   for (const Json& formula : Member(json, "front").list()) {
     const double held_out = Member(formula, "held_out").orInfinity();
     state.front.add(
@@ -162,7 +162,8 @@ std::string checkpointText(const SearchState& state) {
   Json json = {{"format", kFormat},        {"fingerprint", state.fingerprint}, {"rows", state.rows},
                {"seconds", state.seconds}, {"generations", state.generations}, {"candidates", state.candidates},
                {"fits", state.fits},       {"exact_at", state.exact_at},       {"below_floor", -state.front.floor()},
-               {"front", Json::array()},   {"archives", Json::array()},        {"islands", Json::array()}};
+               {"top", state.front.top()}, {"front", Json::array()},           {"archives", Json::array()},
+               {"islands", Json::array()}};
   for (const Formula& formula : state.front.formulas()) json["front"].push_back(jsonOf(formula));
   for (const std::vector<Archived>& archive : state.archives) {
     Json& entries = json["archives"].emplace_back(Json::array());

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "ir/text/lexer.h"
+#include "ir/text/words.h"
 #include "tools/search/rows.h"
+#include "tools/search/trees/names.h"
 
 namespace srjit::search {
 namespace {
@@ -24,10 +26,9 @@ struct Call {
 
 std::string_view textOf(std::string_view text, const TextRange& range) { return text.substr(range.first, range.size); }
 
-TextRange trimmed(std::string_view text, std::size_t begin, std::size_t end) {
-  begin = std::min(text::skipSpace(text, begin), end);
-  while (end > begin && text::isSpace(text[end - 1])) --end;
-  return {begin, end - begin};
+/// The bytes of a name in backquotes, or 1.
+std::size_t stepAt(std::string_view text, std::size_t at) {
+  return text[at] == text::kBackquote ? text::scanQuotedName(text, at) : 1;
 }
 
 /// The calls with this bracket. One that does not end is left to the parser of expressions.
@@ -37,18 +38,13 @@ std::vector<Call> callsOf(std::string_view text, char open, char close) {
     const std::size_t word = text::scanWord(text, at), bracket = text::skipSpace(text, at + word);
     const bool is_call = word > 0 && !text::isDigit(text[at]) && !findOp(text.substr(at, word)) &&
                          bracket < text.size() && text[bracket] == open;
-    const std::size_t end = is_call ? text.find(close, bracket) : std::string_view::npos;
-    if (end == std::string_view::npos) {
-      at += std::max<std::size_t>(word, 1);
+    std::size_t end = is_call ? bracket : text.size();
+    while (end < text.size() && text[end] != close) end += stepAt(text, end);
+    if (end >= text.size()) {
+      at += std::max(word, stepAt(text, at));
       continue;
     }
-    Call call{{at, word}, {}, end + 1};
-    for (std::size_t first = bracket + 1; first <= end;) {
-      const std::size_t last = std::min(text.find(',', first), end);
-      call.arguments.push_back(trimmed(text, first, last));
-      first = last + 1;
-    }
-    calls.push_back(std::move(call));
+    calls.push_back({{at, word}, itemsOf(text, bracket + 1, end), end + 1});
     at = end + 1;
   }
   return calls;
@@ -66,11 +62,8 @@ Error errorAt(std::string_view text, const TextRange& range, std::string message
 
 /// The column that an argument names.
 Result<std::uint32_t> columnOf(std::string_view text, const TextRange& range, const DataView& data) {
-  const Result<Expression> parsed = parse(textOf(text, range), Language::kInfix, data.names);
-  const auto isColumn = [&](const Token& token) {
-    return token.kind == Token::Kind::kVariable && token.index < data.columns.size();
-  };
-  if (parsed && parsed->tokens().size() == 1 && isColumn(parsed->tokens()[0])) return parsed->tokens()[0].index;
+  const std::optional<std::uint32_t> column = findColumn(textOf(text, range), data.names, data.columns.size());
+  if (column) return *column;
   return errorAt(text, range, fmt::format("{} is no column", text::inQuotes(textOf(text, range))));
 }
 
@@ -133,8 +126,7 @@ Result<Definition> parseDefinition(std::string_view text) {
       return errorAt(text, call.arguments[k], fmt::format("the argument {} is not used", names[k]));
     }
   }
-  return Definition{
-      std::string(textOf(text, call.name)), names.size(), {parsed->tokens().begin(), parsed->tokens().end()}};
+  return Definition{names.size(), {parsed->tokens().begin(), parsed->tokens().end()}};
 }
 
 Result<Form> Form::parse(std::string_view text, const DataView& data) {
@@ -174,6 +166,17 @@ Result<Form> Form::parse(std::string_view text, const DataView& data) {
   }
   const Result<Expression> parsed = srjit::parse(plain, Language::kInfix, names);
   if (!parsed) return parsed.error();
+  const std::vector<TextRange> ranges = tokenRanges(plain, names).value();
+  std::vector<std::uint32_t> parameters;
+  for (std::size_t i = 0; i < parsed->size(); ++i) {
+    if (parsed->tokens()[i].kind != Token::Kind::kParameter) continue;
+    if (std::ranges::find(parameters, parsed->tokens()[i].index) != parameters.end()) {
+      return errorAt(
+          text, ranges[i],
+          fmt::format("{} occurs twice; give each constant a parameter of its own", textOf(text, ranges[i])));
+    }
+    parameters.push_back(parsed->tokens()[i].index);
+  }
   for (const Token& token : parsed->tokens()) {
     const auto kind = std::ranges::find_if(
         kinds, [&](const auto& one) { return token.kind == Token::Kind::kParameter && one.first == token.index; });

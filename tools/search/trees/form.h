@@ -23,9 +23,8 @@ namespace srjit::search {
 /// Most values of a column that a constant of a form depends on.
 inline constexpr std::size_t kMostKinds = 50;
 
-/// An operator as an expression. Trees have the expression in its place.
+/// An operator as an expression. Trees have the expression in its place; texts cannot call it.
 struct Definition {
-  std::string name;
   std::size_t arity = 0;
   std::vector<Token> tokens;  ///< in which variable k is argument k
 };
@@ -38,7 +37,8 @@ Result<Definition> parseDefinition(std::string_view text);
 class Form {
  public:
   /// Of data with these names; a column's values are looked at if a constant depends on them. Errors (kSyntax,
-  /// kInvalid), with the place: text that is no expression, a function twice or none, arguments that are not columns, a
+  /// kInvalid), with the place: text that is no expression, a function or a parameter twice, no
+  /// function, arguments that are not columns, a
   /// column of more than kMostKinds values, or of one.
   static Result<Form> parse(std::string_view text, const DataView& data);
 
@@ -51,7 +51,7 @@ class Form {
   /// The form: a variable of index `columns + k` is function k.
   std::span<const Token> tokens() const noexcept { return tokens_; }
 
-  /// Whether a tree is of this form, but for the columns and the numbers. If so, `parts` has what functions stand for.
+  /// Whether a tree is of this form, whatever its columns and numbers. If so, `parts` has what functions stand for.
   bool matches(std::span<const std::int32_t> codes, std::vector<Part>& parts) const;
   /// Whether it is of this form, with functions of their columns.
   bool admits(std::span<const std::int32_t> codes) const;

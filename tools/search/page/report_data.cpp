@@ -1,4 +1,4 @@
-#include "tools/search/page/report_page.h"
+#include "tools/search/page/report_data.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "ir/text.h"
-#include "tools/page/page.h"
+#include "tools/page/html.h"
 #include "tools/search/rows.h"
 
 namespace srjit {

@@ -1,4 +1,4 @@
-#include "tools/page/page.h"
+#include "tools/page/html.h"
 
 namespace srjit {
 
