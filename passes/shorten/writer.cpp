@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <numbers>
 #include <optional>
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@ namespace {
 
 constexpr int kTidyDigits = 15, kShortDigits = 12;
 constexpr double kTidyShare = 16 * 0x1p-53;  // of a number: units in the last place, by which it becomes shorter
-constexpr std::size_t kFewerDigits = 4;      // by which a divisor must be shorter than a factor
+constexpr double kQuarter = std::numbers::pi / 2;
+constexpr std::size_t kFewerDigits = 4;  // by which a divisor must be shorter than a factor
 constexpr std::size_t kMostEffort = 8, kEffortOfParentheses = 3, kEffortOfVariable = 4, kEffortOfFraction = 10;
 constexpr std::size_t kMostBaseDigits = 6;  // 10^x0, but not 0.36787944117144233^x0
 
@@ -180,7 +182,28 @@ Written Writer::writeFunction(const Value& value) {
   const Parity parity = parityOf(term.op);
   if (parity == Parity::kOdd) take(best, scaled(-value.factor, written(-1)));
   if (parity == Parity::kEven) take(best, scaled(value.factor, written(-1)));
+  if (term.op == Op::kSin || term.op == Op::kCos) {
+    for (const double shift : {kQuarter, -kQuarter}) take(best, writeShifted(value, shift));
+  }
   return best;
+}
+
+/// sin(u + c) by the cosine of u + c + shift, a quarter of the period, or the reverse, where that number is shorter.
+Written Writer::writeShifted(const Value& value, double shift) {
+  const bool is_sine = forms_.term(value.term).op == Op::kSin;
+  std::vector<Value> addends = forms_.addendsOf(forms_.term(value.term).values[0]);
+  const auto constant = std::ranges::find(addends, kOne, &Value::term);
+  if (constant == addends.end()) return {};
+  const double moved = constant->factor + shift;
+  const double decimal = std::strtod(fmt::format("{:.{}f}", moved, kShortDigits).c_str(), nullptr);
+  const bool is_shorter =
+      decimal == 0 || decimalDigits(decimal) + kFewerDigits <= decimalDigits(tidied(constant->factor));
+  if (std::fabs(moved - decimal) > 2 * kTidyShare * kQuarter || !is_shorter) return {};
+  constant->factor = decimal;
+  if (decimal == 0) addends.erase(constant);
+  const Value other = forms_.function(is_sine ? Op::kCos : Op::kSin, {forms_.normalSum(std::move(addends))});
+  const Value same{((shift < 0) == is_sine ? 1 : -1) * value.factor * other.factor, other.term};
+  return forms_.term(other.term).kind == Term::Kind::kFunction ? writeFunction(same) : write(same);
 }
 
 Written Writer::writeExponential(const Value& exponent) {

@@ -180,6 +180,48 @@ def test_errors_intervals_and_importances():
         assert column[0] == column[1]
 
 
+def test_what_is_known_already():
+    random = np.random.default_rng(4)
+    X = random.uniform(1, 3, (80, 3))
+    X[:, 2] = np.arange(80) % 2
+    y = X[:, 0] * X[:, 1] + np.where(X[:, 2] > 0, 5.0, 2.0)
+    form = small(template="f(x0, x1) + p0[x2]", generations=30).fit(X, y)
+    assert form.score(X, y) > 1 - 1e-12 and all("if(x2 - 0.5" in formula.expression for formula in form.front_)
+    law = X[:, 0] / (X[:, 0] + X[:, 1] ** 2)
+    guessed = small(guesses=["x2", "p0*x0/(x0 + square(x1))"], generations=1).fit(X, 3 * law)
+    assert guessed.score(X, 3 * law) > 1 - 1e-12
+    defined = small(operators="add,mul", define="hill(x, k) = x/(x + k*k)", generations=30).fit(X, law)
+    assert any("/" in formula.expression for formula in defined.front_)
+    units = {"x0": "m", "x1": "m", "x2": None, "target": "m^2"}
+    kept = small(units=units, generations=10).fit(X, X[:, 0] * X[:, 1] + 0.01 * X[:, 2])
+    assert not any(re.search(r"(exp|sin|log)\(x[01]\)", formula.expression) for formula in kept.front_)
+    with pytest.raises(ValueError, match="combination of columns"):
+        small(units={"x0": "m", "target": "kg"}, unit_constants="dimensionless").fit(X, y)
+    few = small(max_columns=1, monotone={"x0": "up"}, codata=True, generations=5).fit(X, y)
+    assert all(len(set(re.findall(r"x\d", formula.expression))) <= 1 for formula in few.front_)
+
+
+def test_several_formulas_of_a_complexity(noisy):
+    model = small(top=3, generations=10).fit(*noisy)
+    sizes = [formula.complexity for formula in model.front_]
+    assert len(set(sizes)) < len(sizes)
+    size = max(sizes, key=sizes.count)
+    best = min(formula.loss for formula in model.front_ if formula.complexity <= size)
+    assert model.latex(complexity=size) in [formula.latex for formula in model.front_ if formula.loss == best]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"units": "x0:m,q:s"}, "units:1:6: 'q' is neither the target nor a column"),
+    ({"guesses": "tanh(x0)"}, "guesses:1: tanh is no operator of the search"),
+    ({"template": "f(x0) +"}, "template:1:8"),
+    ({"define": "mm(x, y) = x"}, "define:1:7: the argument y is not used"),
+    ({"checkpoint": "c.json", "warm_start": True}, "two ways to go on"),
+])
+def test_what_is_known_wrongly(noisy, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small(**options).fit(*noisy)
+
+
 def test_operators_and_what_they_cost(noisy):
     X = noisy[0]
     for operators in ("add mul:3", ["add", "mul:3"], {"add": 1, "mul": 3}):

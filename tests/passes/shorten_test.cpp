@@ -96,6 +96,12 @@ constexpr struct {
     {"5 + (x0 - (5 - x1))", kAny, "x0 + x1"},
     {"x0*x1 + x1*x2 + 3", kAny, "x1 * (x0 + x2) + 3"},
     // Arcs
+    {"exp(x1 * log(x0))", kPositive, "x0^x1"},
+    {"3 * exp(-2 * x1 * log(x0 + 1))", kPositive, "3 * (x0 + 1)^(-2 * x1)"},
+    {"sqrt(cube(x0))", kPositive, "x0^1.5"},
+    {"cos(x0 + 0.570796326794897)", kAny, "sin(1 - x0)"},
+    {"2 * sin(x0 + 1.5707963267948966)", kAny, "2 * cos(x0)"},
+    {"cos(1.5707963267948966 + asin(x0))", kUnit, "-x0"},
     {"asin(x0)", kUnit, "asin(x0)"},
     {"asin(sin(x0))", kUnit, "x0"},
     {"asin(sin(x0))", kPositive, "asin(sin(x0))"},
