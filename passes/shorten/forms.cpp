@@ -8,12 +8,19 @@
 namespace srjit {
 namespace {
 
+/// The cost, as if powers of exponentials were written exp(2 * u).
 std::size_t costOf(const Expression& expression, const Writing& writing) {
   std::size_t cost = 0;
+  const auto costOfOp = [&](Op op) { return writing.costs[static_cast<std::size_t>(op)]; };
+  bool follows_exp = false;
   for (const Token& token : expression.tokens()) {
-    cost += token.kind == Token::Kind::kOp         ? writing.costs[static_cast<std::size_t>(token.op)]
+    const bool is_op = token.kind == Token::Kind::kOp;
+    const bool is_power = is_op && (token.op == Op::kSquare || token.op == Op::kCube || token.op == Op::kSqrt);
+    cost += is_power && follows_exp                ? costOfOp(Op::kMul) + writing.constant_cost
+            : is_op                                ? costOfOp(token.op)
             : token.kind == Token::Kind::kVariable ? writing.variable_cost
                                                    : writing.constant_cost;
+    follows_exp = is_op && token.op == Op::kExp;
   }
   return cost;
 }

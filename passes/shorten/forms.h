@@ -38,9 +38,9 @@ inline constexpr std::size_t kMostShortened = 200;
 /// cheap. `ranges` are those of the variables, by index; a variable past them may have any value.
 ///
 /// Each form has the value of `expression` in real arithmetic, wherever all operators of `expression` have finite
-/// values other than 0, and the variables are within `ranges`. None costs more than `expression`, and none has
-/// operators besides those of `writing` and of `expression`. So square(x0) / x0 becomes x0, and sqrt(square(x0))
-/// becomes x0 where x0 is not negative, else abs(x0).
+/// values other than 0, and the variables are within `ranges`. None costs more than `expression`, in which sqrt(exp(u))
+/// counts as exp(0.5 * u), and none has operators besides those of `writing` and of `expression`. So square(x0) / x0
+/// becomes x0, and sqrt(square(x0)) becomes x0 where x0 is not negative, else abs(x0).
 ///
 /// Several forms differ in where numbers stand: 1.05 * (sin(x0) + 0.95 * x1) and 1.05 * sin(x0) + 0.9975 * x1. After a
 /// fit, other numbers of them may be 1. Computed numbers within a few units in the last place of a short decimal become

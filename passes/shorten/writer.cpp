@@ -222,10 +222,6 @@ Written Writer::writeExponential(const Value& exponent) {
     powers.erase(logarithm);
     take(best, apply(Op::kPow, inner, write(forms_.product(exponent.factor, std::move(powers)))));
   }
-  for (const auto& [op, factor] : {std::pair(Op::kSquare, 2.0), std::pair(Op::kCube, 3.0), std::pair(Op::kSqrt, 0.5)}) {
-    if (std::fabs(exponent.factor) != factor) continue;
-    take(best, apply(op, apply(Op::kExp, write({exponent.factor / factor, exponent.term}))));
-  }
   return best;
 }
 

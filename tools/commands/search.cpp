@@ -97,13 +97,20 @@ std::string commandText(const CLI::App& app) {
   return text;
 }
 
+Json frontJson(const search::SearchResult& found, const DataView& data) {
+  const Expression& chosen = found.state.front.chosen()->expression;
+  const search::ChosenDetails details{search::uncertaintyOf(found.engine, chosen, data),
+                                      search::importancesOf(found.engine, chosen, data)};
+  return search::frontJson(found.state.front, data.names, &details, found.grammar);
+}
+
 std::string pageText(const SearchCommand& options, const search::SearchResult& result, const DataView& data,
                      const CLI::App& app) {
   const search::SearchState& state = result.state;
   const std::vector<std::string> facts = {result.device, fmt::format("{:.3g} s", state.seconds),
                                           fmt::format("{} generations", state.generations),
                                           fmt::format("{:.3g} trees", static_cast<double>(state.candidates))};
-  return search::reportPage(result.engine, {.front = search::frontJson(state.front, data.names),
+  return search::reportPage(result.engine, {.front = frontJson(result, data),
                                             .data = data,
                                             .target_name = options.evaluation.target,
                                             .loss_name = app.get_option("--loss")->as<std::string>(),
@@ -116,10 +123,7 @@ std::string frontText(const SearchCommand& options, const search::SearchResult& 
   const search::Front& front = found.state.front;
   if (options.latex) return search::latexTable(front, data.names);
   if (!options.evaluation.json) return search::csvText(front, data.names);
-  const Expression& chosen = front.chosen()->expression;
-  const search::ChosenDetails details{search::uncertaintyOf(found.engine, chosen, data),
-                                      search::importancesOf(found.engine, chosen, data)};
-  return search::jsonText(front, data.names, &details, found.grammar);
+  return dump(frontJson(found, data));
 }
 
 /// Rows with missing values would make the search leave out columns without a word.

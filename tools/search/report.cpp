@@ -74,11 +74,6 @@ Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetai
   return array;
 }
 
-std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details,
-                     const GrammarOptions& options) {
-  return dump(frontJson(front, columns, details, options));
-}
-
 std::string latexTable(const Front& front, const ColumnNames& columns) {
   std::string out = "\\begin{tabular}{rrl}\n\\hline\nComplexity & Loss & Formula \\\\\n\\hline\n";
   for (const Formula& formula : front.formulas()) {

@@ -29,9 +29,6 @@ struct ChosenDetails {
 /// `codata` also `constants`: objects with the `value` and the `name` of each physical constant.
 Json frontJson(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr,
                const GrammarOptions& options = {});
-/// Its text, and a line end.
-std::string jsonText(const Front& front, const ColumnNames& columns, const ChosenDetails* details = nullptr,
-                     const GrammarOptions& options = {});
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.
 std::string latexTable(const Front& front, const ColumnNames& columns);

@@ -45,7 +45,7 @@ TEST(FrontText, Csv) {
 }
 
 TEST(FrontText, Json) {
-  const auto array = nlohmann::json::parse(jsonText(sampleFront(), textColumns()));
+  const auto array = nlohmann::json::parse(dump(frontJson(sampleFront(), textColumns())));
   ASSERT_EQ(array.size(), 3u);
   EXPECT_EQ(array[0]["loss"], 0.1 + 0.2);
   EXPECT_TRUE(array[0]["held_out"].is_null());
@@ -60,7 +60,7 @@ TEST(FrontText, Json) {
   EXPECT_EQ(std::ranges::count_if(array, [](const auto& row) { return row["chosen"] == true; }), 1);
   ChosenDetails details{{}, {0, 1, 0}};
   details.uncertainty.standard_errors = {0.5, std::nan("")};
-  for (const auto& row : nlohmann::json::parse(jsonText(sampleFront(), textColumns(), &details))) {
+  for (const auto& row : nlohmann::json::parse(dump(frontJson(sampleFront(), textColumns(), &details)))) {
     EXPECT_EQ(row.contains("standard_errors"), row["chosen"]);
     if (row["chosen"] != true) continue;
     EXPECT_EQ(row["standard_errors"].dump(), "[0.5,null]");
@@ -70,7 +70,7 @@ TEST(FrontText, Json) {
     EXPECT_TRUE(parse(row["formula"].get<std::string>(), Language::kInfix, textColumns()).ok()) << row;
     EXPECT_EQ(row.size(), 10u);
   }
-  EXPECT_EQ(jsonText(Front(), {}), "[]\n");
+  EXPECT_EQ(dump(frontJson(Front(), {})), "[]\n");
 }
 
 // JSON is UTF-8, whatever a column is called.
@@ -78,7 +78,7 @@ TEST(FrontText, NamesThatAreNoText) {
   const ColumnNames columns{"\xff\xfe"};
   Front front;
   front.add({*Expression::create({Token::variable(0)}), 1, 1});
-  const auto array = nlohmann::json::parse(jsonText(front, columns));
+  const auto array = nlohmann::json::parse(dump(frontJson(front, columns)));
   EXPECT_EQ(array[0]["formula"], "`\\xff\\xfe`");
   EXPECT_EQ(array[0]["latex"], "\\text{\\textbackslash{}xff\\textbackslash{}xfe}");
 }
