@@ -172,6 +172,18 @@ double finiteValueOf(const Expression& expression, std::span<const double> row) 
   return stack.back();
 }
 
+/// Of a form: exp(2 * u) is one longer than square(exp(u)).
+std::size_t mostTokens(const Expression& before) {
+  std::size_t most = before.size();
+  for (std::size_t t = 1; t < before.size(); ++t) {
+    const Op op = before.tokens()[t].op;
+    const bool is_power = op == Op::kSquare || op == Op::kCube || op == Op::kSqrt;
+    most +=
+        before.tokens()[t - 1] == Token::operation(Op::kExp) && before.tokens()[t] == Token::operation(op) && is_power;
+  }
+  return most;
+}
+
 TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
   GeneratorOptions options{.seed = 31,
                            .min_nodes = 1,
@@ -199,13 +211,7 @@ TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
     for (const Token& token : before.tokens()) {
       if (token.kind == Token::Kind::kOp) writing.operators.set(static_cast<std::size_t>(token.op));
     }
-    std::size_t most = before.size();  // exp(2 * u) is one longer than square(exp(u))
-    for (std::size_t t = 1; t < before.size(); ++t) {
-      const Op op = before.tokens()[t].op;
-      const bool is_power = op == Op::kSquare || op == Op::kCube || op == Op::kSqrt;
-      most += before.tokens()[t - 1] == Token::operation(Op::kExp) && before.tokens()[t] == Token::operation(op) &&
-              is_power;
-    }
+    const std::size_t most = mostTokens(before);
     for (const Expression& form : forms) {
       ASSERT_LE(form.size(), most) << textOf(before) << " became " << textOf(form);
       for (const Token& token : form.tokens()) {
