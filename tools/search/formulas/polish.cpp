@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "passes/simplify_expression.h"
+#include "runtime/platform/deadline.h"
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
@@ -60,8 +61,14 @@ Polisher Polisher::create(const Engine& engine, const PolishedData& data, std::s
 
 Polisher Polisher::withStop(std::stop_token stop) const {
   Polisher other = *this;
+  other.stop_ = stop;
   other.engine_ = search::withStop(engine_, std::move(stop));
   return other;
+}
+
+/// For work between calls of the engine: forms of long formulas take milliseconds each.
+void Polisher::checkStop() const {
+  if (stop_.stop_requested()) throwError(stoppedByCaller());
 }
 
 /// A finalist's tree over the columns as they are.
@@ -199,6 +206,7 @@ Expression Polisher::shortFormOf(const Expression& whole) const {
 
 /// The variant with its values; without losses.
 Polisher::Forms Polisher::formsOf(const Variant& variant) const {
+  checkStop();
   const Expression whole = closed(variant);
   Forms forms;
   const auto add = [&](std::vector<Formula>& to, const Expression& form) {
@@ -287,6 +295,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 /// Orders acceptable variants: the simpler formula first, then fewer digits. A free parameter counts the digits of the
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
+  checkStop();
   std::size_t complexity = std::numeric_limits<std::size_t>::max();
   const Expression whole = closed(variant);
   for (const Expression& form : {whole, shortFormOf(whole)}) {

@@ -82,6 +82,7 @@ class Polisher {
   struct Written;
 
   Polisher(const Engine& engine, std::span<const Frame> frames, const PolishRules& rules);
+  void checkStop() const;
   std::vector<Written> writtenOf(std::span<const Finalist> finalists) const;
   Variant variantOf(const Written& written, Exponents exponents) const;
   std::vector<Variant> variantsOf(std::span<const Finalist> finalists) const;
@@ -105,6 +106,7 @@ class Polisher {
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
 
   Engine engine_;
+  std::stop_token stop_ = {};
   std::vector<Frame> frames_;
   PolishRules rules_;
   Writing writing_;               ///< of the grammar
