@@ -19,15 +19,15 @@ namespace srjit {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kColumns = 4;
+constexpr std::size_t kTerms = 4;
 
 /// 30 rows of columns that nearly depend on each other, with weights of which some are 0.
 Workload linearWorkload(Random& random) {
   Workload w{
       .expressions = infixes({"p0*x0", "p0*x0 + p1*x1", "p2*x2 - p0*x0 + p1*x1", "p0*x0 + p1*x1 + p2*x2 + p3*x3"}),
-      .columns = std::vector<std::vector<double>>(kColumns)};
+      .columns = std::vector<std::vector<double>>(kTerms)};
   for (std::size_t r = 0; r < 30; ++r) {
-    for (std::size_t c = 0; c < kColumns; ++c) {
+    for (std::size_t c = 0; c < kTerms; ++c) {
       const double common = c == 0 ? 0 : 2 * w.columns[0].back();
       w.columns[c].push_back(common + random.between(-1.0, 1.0));
     }
@@ -38,7 +38,7 @@ Workload linearWorkload(Random& random) {
 }
 
 std::vector<ParameterBounds> drawnBounds(Random& random) {
-  std::vector<ParameterBounds> bounds(kColumns);
+  std::vector<ParameterBounds> bounds(kTerms);
   for (auto& [lower, upper] : bounds) {
     if (random.below(2) == 0) lower = random.between(-2.0, 1.0);
     if (random.below(2) == 0) upper = std::max(lower, -2.0) + random.between(0, 3) * random.between(0.0, 1.0);

@@ -229,6 +229,7 @@ TEST(DimensionsSlow, LawsWithUnitsAreFoundAmongOtherColumns) {
       const Expression expression = infix(law);
       const RowSet rows = rowsOf(5, 200, [&](const auto& row) { return evaluateReference(expression, row, {}); }, 0.02);
       SearchOptions options = smallOptions();
+      options.generations = 15;
       options.grammar.units = Dimensions::parse(units, {}, 5, "y").value();
       options.grammar.units->constants = constants;
       const Result<SearchResult> result = search(rows.view(), options);
@@ -253,6 +254,7 @@ TEST(DimensionsSlow, LawsWithUnitsAreFoundAmongOtherColumns) {
 TEST(DimensionsSlow, APenaltyLetsDataDecide) {
   const RowSet rows = rowsOf(2, 200, [&](const auto& row) { return row[0] + row[1]; });
   SearchOptions options = smallOptions();
+  options.generations = 10;
   options.grammar.units = dimensionsOf("x0:m,x1:s,y:m", 2);
   options.grammar.units->constants = UnitConstants::kDimensionless;
   EXPECT_GT(search(rows.view(), options).value().state.front.best()->loss, 0.01);

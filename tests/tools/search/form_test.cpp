@@ -164,9 +164,9 @@ TEST(Definition, StandsInNewTreesAsAWhole) {
   }
   std::size_t quotients = 0;
   for (std::size_t t = 0; t < trees.size(); ++t) {
-    const std::span<const Token> tokens = expressionOf(trees[t]).tokens();
-    const std::string text = print(expressionOf(trees[t]), Language::kPostfix);
-    for (const Token& token : tokens) {
+    const Expression tree = expressionOf(trees[t]);
+    const std::string text = print(tree, Language::kPostfix);
+    for (const Token& token : tree.tokens()) {
       if (token.kind == Token::Kind::kOp) seen.insert(token.op);
     }
     quotients += text.ends_with("+ /") ? 1U : 0U;
@@ -243,6 +243,7 @@ TEST(Guess, OneThatTheSearchDoesNotMakeIsRefused) {
 TEST(Top, SeveralLawsOfAComplexityAreOnTheFrontOnce) {
   const RowSet rows = rowsOf(3, 300, hardLaw, 0.1);
   SearchOptions options = smallOptions();
+  options.generations = 15;
   const SearchResult best = search(rows.view(), options).value();
   options.top = 3;
   const SearchResult found = search(rows.view(), options).value();
