@@ -201,8 +201,8 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     Finder& finder = finders.local();
     std::pmr::monotonic_buffer_resource& memory = memory_.local();
     if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.find(source_->expressions[e]);
-    finder.bounds.assign(options_.bounds.begin(),
-                         options_.bounds.begin() + std::min(options_.bounds.size(), givenParameters(e)));
+    const auto bounds = std::span(options_.bounds).first(std::min(options_.bounds.size(), givenParameters(e)));
+    finder.bounds.assign(bounds.begin(), bounds.end());
     for (std::uint32_t p = 0; p < finder.bounds.size(); ++p) {
       finder.bounds[p].lower /= unitOf(e, p);
       finder.bounds[p].upper /= unitOf(e, p);

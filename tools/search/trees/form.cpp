@@ -52,8 +52,10 @@ std::vector<Call> callsOf(std::string_view text, char open, char close) {
 
 /// Spaces for what follows the names of calls, so that other places stay.
 void keepNames(std::string& text, std::span<const Call> calls) {
-  for (const Call& call : calls)
-    std::fill(text.begin() + call.name.first + call.name.size, text.begin() + call.end, ' ');
+  for (const Call& call : calls) {
+    const std::size_t begin = call.name.first + call.name.size, count = call.end - begin;
+    text.replace(begin, count, count, ' ');
+  }
 }
 
 Error errorAt(std::string_view text, const TextRange& range, std::string message) {
