@@ -1,4 +1,4 @@
-// Options of values: numbers, choices, a loss, those of an engine; and what is said of wrong ones. The library of the
+// Options of values: numbers, choices, a loss, those of an engine; and messages about wrong ones. The library of the
 // search has this, too.
 #pragma once
 
@@ -29,6 +29,13 @@ Result<double> parseNumber(std::string_view text);
 /// `error.where` counts in `line_text`, which is line number `line` of `origin`; the result's place counts in the
 /// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".
 Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line);
+
+/// The value that was read of the text of an option. Throws an ErrorException with the place in the text.
+template <class T>
+T valueOfOption(Result<T> read, std::string_view text, std::string_view option) {
+  if (!read) throwError(showPlace(read.error(), text, option, 1));
+  return *std::move(read);
+}
 
 /// Adds an option with a fixed set of words, stored in `value`, whose present content is the default.
 template <class T>

@@ -12,6 +12,7 @@
 #include "ir/text/latex.h"
 #include "tools/files/checkpoint.h"
 #include "tools/files/output.h"
+#include "tools/search/formulas/neighbourhood.h"
 #include "tools/search/formulas/uncertainty.h"
 #include "tools/search/page/report_data.h"
 #include "tools/search/resume/checkpoint.h"
@@ -147,6 +148,12 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   };
   const search::SearchResult result = run();
   nb::dict dict = dictOf(result, data.names, attendant.finish(), file.status());
+  nb::list box;
+  for (const ColumnView& column : data.columns) {
+    const Interval side = search::widened(search::rangeOf(column));
+    box.append(nb::make_tuple(side.low, side.high));
+  }
+  dict["box"] = box;
   dict["is_resumed"] = is_resumed;
   dict["state"] = next;
   return dict;
@@ -170,9 +177,9 @@ using UncertaintyTuple = std::tuple<std::vector<double>, double, std::size_t, st
 
 /// What data say of a formula: its uncertainty, and the importances of the columns.
 std::tuple<UncertaintyTuple, std::vector<double>> judge(const Engine& engine, std::string_view formula,
-                                            const std::vector<Column>& columns, const Column& target,
-                                            const std::optional<Column>& weights,
-                                            const std::vector<std::string>& names) {
+                                                        const std::vector<Column>& columns, const Column& target,
+                                                        const std::optional<Column>& weights,
+                                                        const std::vector<std::string>& names) {
   const DataView data = viewOf(columns, target, weights, names);
   const Expression expression = parse(formula, Language::kInfix, data.names).value();
   const nb::gil_scoped_release free;

@@ -78,7 +78,7 @@ def _number(value: Any, name: str) -> str:
 
 
 def _texts(value: Any, name: str) -> list[str]:
-    """The texts of a text, of several, or of a mapping from names to what is said of them."""
+    """The texts of a text, of several, or of a mapping from names to words."""
     if isinstance(value, str):
         return [text_of(value, name)]
     if isinstance(value, Mapping):

@@ -73,13 +73,6 @@ def _seed_of(random_state: Any) -> int:
                            "None") from None
 
 
-def _widened(X: np.ndarray) -> np.ndarray:
-    """The box of the rows, as `outside` has it. A column of one sign ends at a third of its value next to 0 at most."""
-    least, most = X.min(axis=0), X.max(axis=0)
-    low, high = least - (most - least) / 10, most + (most - least) / 10
-    return np.stack([np.where(least >= 0, np.maximum(low, least / 3), low), np.where(most <= 0, np.minimum(high, most / 3), high)])
-
-
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """An expression whose parameters are fitted to data.
 
@@ -327,7 +320,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         found = run_search(X, y, weights, self._names(), options, begun, self.checkpoint, tell, last)
         self._state = found.state
         self.front_ = found.front
-        self.box_ = _widened(X)
+        self.box_ = np.array(found.box).T
         kept = np.arange(min(len(X), 2000)) * len(X) // min(len(X), 2000)
         self._report_rows = (X[kept], y[kept], name, len(X))
         self.chosen_ = self._choice(found)
@@ -408,7 +401,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             path: The file; it appears complete or not at all.
-            X, y: Rows to judge by. None: those of the fit, of which the estimator keeps 2000 at most, at equal distances.
+            X, y: Rows to judge by. None: rows of the fit; the estimator keeps 2000 at most, at equal distances.
         """
         check_is_fitted(self)
         if (X is None) != (y is None):

@@ -372,7 +372,7 @@ def test_report(noisy, tmp_path):
         assert one["held_out"] is None and one["complexity"] == formula.complexity
     again = eval(data["command"].removesuffix(".fit(X, y)"), {"SymbolicRegressor": SymbolicRegressor})
     assert again.get_params() == model.get_params()
-    # Other rows, and rows of which only some are kept.
+    # Other rows, and more rows than are kept.
     model.report(path, frame[:7], target[:7])
     assert page_data(path)["rows"] == 7
     many = np.random.default_rng(0).uniform(1, 2, (5001, 1))

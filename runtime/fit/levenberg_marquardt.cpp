@@ -424,7 +424,7 @@ std::span<const double> LevenbergMarquardt::gramWithout(std::span<const double> 
   return free_gram_;
 }
 
-/// `step_` becomes the minimum of the model with what is `added_` to J'J, within the bounds: a solution of the free
+/// `step_` becomes the minimum of the model, with `added_` added to J'J, within the bounds: a solution of the free
 /// parameters is followed to the first bound, whose parameter is then held; at their minimum, the held one that gains
 /// most by leaving its bound becomes free. Gives the gain of the step, less what is added.
 double LevenbergMarquardt::solveWithinBounds() {

@@ -122,6 +122,14 @@ class Page:
             raise BrowserError(f"{script}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
+    def count(self, selector):
+        """How many elements match."""
+        return self.value(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+    def texts(self, selector):
+        """The texts of the elements that match."""
+        return self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
+
     def complaints(self):
         """Exceptions, messages of the console, and what the log has, as texts."""
         self.value("0")  # earlier events come before the answer

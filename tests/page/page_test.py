@@ -51,12 +51,6 @@ class PageTest(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(self.page.complaints(), [])
 
-    def count(self, selector):
-        return self.page.value(f"document.querySelectorAll({json.dumps(selector)}).length")
-
-    def texts(self, selector):
-        return self.page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
-
     def node_of(self, graph, operator):
         """The first node of a graph whose text begins with the operator."""
         return next(line["node"] for line in self.data["graphs"][graph]["lines"] if line["text"].startswith(operator))
@@ -66,21 +60,21 @@ class PageTest(unittest.TestCase):
         self.assertLess(self.path.stat().st_size, 400_000)
 
     def test_shows_everything(self):
-        self.assertEqual(self.texts(".expression"), EXPRESSIONS)
-        self.assertEqual(self.count(".expression span"), sum(len(source["tokens"]) for source in self.data["sources"]))
+        self.assertEqual(self.page.texts(".expression"), EXPRESSIONS)
+        self.assertEqual(self.page.count(".expression span"), sum(len(source["tokens"]) for source in self.data["sources"]))
         changed = [graph for graph in self.data["graphs"][1:] if graph["changed"]]
-        self.assertEqual(self.count("#passes .pass"), 1 + len(changed) + 1)  # as given, and with derivatives
-        self.assertEqual(self.count("#passes svg"), self.count("#passes .pass"))
+        self.assertEqual(self.page.count("#passes .pass"), 1 + len(changed) + 1)  # as given, and with derivatives
+        self.assertEqual(self.page.count("#passes svg"), self.page.count("#passes .pass"))
         fired = sum(len(graph["fired"]) for graph in self.data["graphs"])
         self.assertGreater(fired, 3)
-        self.assertEqual(self.count(".rules li"), fired)
+        self.assertEqual(self.page.count(".rules li"), fired)
         self.assertEqual([stage["name"] for stage in self.data["stages"]], CODE)
         for stage in self.data["stages"]:
-            self.assertEqual(self.count(f"#stage-{stage['name']} .line"), len(stage["lines"]), stage["name"])
+            self.assertEqual(self.page.count(f"#stage-{stage['name']} .line"), len(stage["lines"]), stage["name"])
         machine = [line for line in self.data["stages"][2]["lines"] if "machine" in line]
-        self.assertEqual(self.count("#stage-direct .line .machine"), len(machine))
-        self.assertEqual(self.count("#nodes tbody tr"), len({*self.nodes_of_last()}))
-        self.assertIn("derivative of expression 2 by p1", " ".join(self.texts("#passes .of-root")))
+        self.assertEqual(self.page.count("#stage-direct .line .machine"), len(machine))
+        self.assertEqual(self.page.count("#nodes tbody tr"), len({*self.nodes_of_last()}))
+        self.assertIn("derivative of expression 2 by p1", " ".join(self.page.texts("#passes .of-root")))
 
     def nodes_of_last(self):
         for line in self.data["graphs"][-1]["lines"]:
@@ -100,7 +94,7 @@ class PageTest(unittest.TestCase):
 
     def test_pointing_at_a_token_lights_its_node_in_all_stages(self):
         sine = self.node_of(0, "sin")
-        token = self.texts(".expression:first-of-type span").index("sin")
+        token = self.page.texts(".expression:first-of-type span").index("sin")
         self.page.move_to(".expression span", token)
         lit = self.lit()
         for place in ["source", "passes", "nodes", *(f"stage-{name}" for name in CODE)]:
@@ -110,10 +104,10 @@ class PageTest(unittest.TestCase):
         # No element of the node is left out.
         of_node = self.page.value(f"[...document.querySelectorAll('[data-n]')].filter((e) => "
                                   f"e.getAttribute('data-n').split(' ').includes({json.dumps(sine)})).length")
-        self.assertEqual(self.count(".lit"), of_node)
-        self.assertIn(f"{sine} = sin x0", self.texts("#inspector")[0])
+        self.assertEqual(self.page.count(".lit"), of_node)
+        self.assertIn(f"{sine} = sin x0", self.page.texts("#inspector")[0])
         self.page.move_to("h1")
-        self.assertEqual(self.count(".lit"), 0)
+        self.assertEqual(self.page.count(".lit"), 0)
 
     def test_pointing_at_an_instruction_lights_its_node_and_what_it_came_from(self):
         fused = self.node_of(-1, "fma")
@@ -123,17 +117,17 @@ class PageTest(unittest.TestCase):
             self.page.move_to(f"#stage-{name} .line", rows.index(fused))
             self.assertIn("passes", self.lit(), name)
             # The sum that was fused is lit more faintly, in the text, too.
-            self.assertIn("+", self.texts(".expression .kin"), name)
+            self.assertIn("+", self.page.texts(".expression .kin"), name)
         self.page.move_to("h1")
 
     def test_pointing_at_a_graph_lights_lines(self):
         self.page.move_to("#passes svg g", 0)
-        self.assertGreater(self.count(".listing .lit"), 3)
+        self.assertGreater(self.page.count(".listing .lit"), 3)
 
     def test_a_click_keeps_a_node_and_scrolls_to_it(self):
         self.page.click(".expression span", 0)
         self.page.move_to("h1")
-        self.assertGreater(self.count(".lit"), 20)
+        self.assertGreater(self.page.count(".lit"), 20)
         hidden = self.page.value("""[...document.querySelectorAll(".stage .listing")].filter((listing) => {
             const row = listing.querySelector(".line.lit"), box = listing.getBoundingClientRect();
             if (!row) return false;
@@ -142,26 +136,26 @@ class PageTest(unittest.TestCase):
         }).length""")
         self.assertEqual(hidden, 0)
         self.page.press("Escape")
-        self.assertEqual(self.count(".lit"), 0)
+        self.assertEqual(self.page.count(".lit"), 0)
 
     def test_keys_are_enough(self):
         self.page.value("document.querySelector('.expression span').focus()")
-        self.assertGreater(self.count(".lit"), 20)
+        self.assertGreater(self.page.count(".lit"), 20)
         self.page.press("Enter")
         self.page.value("document.activeElement.blur()")
-        self.assertGreater(self.count(".lit"), 20)
+        self.assertGreater(self.page.count(".lit"), 20)
         self.page.press("Escape")
         self.page.value("document.querySelector('#stage-direct .listing').focus()")
         self.page.press("End")
         self.page.press("ArrowUp")
         last = self.page.value("[...document.querySelectorAll('#stage-direct .line')].indexOf(document.activeElement)")
-        self.assertEqual(last, self.count("#stage-direct .line") - 2)
+        self.assertEqual(last, self.page.count("#stage-direct .line") - 2)
         shown = []
         for _ in self.data["graphs"][-1]["lines"]:
             self.page.press("n")
-            shown.append(self.texts("#inspector .what")[0].split(" ")[0])
+            shown.append(self.page.texts("#inspector .what")[0].split(" ")[0])
         self.assertEqual(sorted(shown), sorted(line["node"] for line in self.data["graphs"][-1]["lines"]))
-        self.assertEqual(self.count("span:focus"), 0)
+        self.assertEqual(self.page.count("span:focus"), 0)
 
     def test_colours_follow_the_system_and_the_button(self):
         paper = "getComputedStyle(document.body).backgroundColor"

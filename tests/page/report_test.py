@@ -65,33 +65,27 @@ class ReportTest(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(self.page.complaints(), [])
 
-    def count(self, selector):
-        return self.page.value(f"document.querySelectorAll({json.dumps(selector)}).length")
-
-    def texts(self, selector):
-        return self.page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
-
     def shown(self):
         """The formula in words, and what charts and table mark."""
         marked = [self.page.value(f"[...document.querySelectorAll({json.dumps(all)})].findIndex((e) => e.matches({json.dumps(one)}))")
                   for all, one in [("circle.dot", ".shown"), ("tbody tr", "[aria-current]")]]
         self.assertEqual(marked[0], marked[1])
-        self.assertEqual(self.texts("#formula code.code")[0], self.front[marked[0]]["formula"])
+        self.assertEqual(self.page.texts("#formula code.code")[0], self.front[marked[0]]["formula"])
         return marked[0]
 
     def test_is_one_file_that_asks_for_nothing(self):
         self.assertEqual(self.page.requests(), [self.path.as_uri()])
         self.assertEqual(self.page.value("document.images.length"), 0)
-        self.assertIn(NAME, self.texts("option"))
+        self.assertIn(NAME, self.page.texts("option"))
 
     def test_shows_all(self):
         self.assertEqual(self.shown(), self.chosen)
-        self.assertEqual(self.count("circle.dot"), len(self.front))
-        self.assertEqual(self.count("circle.dot.chosen"), 1)
+        self.assertEqual(self.page.count("circle.dot"), len(self.front))
+        self.assertEqual(self.page.count("circle.dot.chosen"), 1)
         heights = self.page.value("[...document.querySelectorAll('circle.dot')].map((e) => [e.cx.baseVal.value, e.cy.baseVal.value])")
         self.assertEqual(heights, sorted(heights))
         self.assertEqual([y for _, y in heights], sorted(y for _, y in heights))
-        self.assertEqual(self.texts("option"), ["prediction", "energy", "row", *[column["name"] for column in self.data["columns"]]])
+        self.assertEqual(self.page.texts("option"), ["prediction", "energy", "row", *[column["name"] for column in self.data["columns"]]])
         words = self.page.value("document.querySelector('#again code').textContent")
         # The command line that the page shows makes the same front.
         again = subprocess.run(["/bin/sh", "-c", words.replace("sr-jit", '"$0"', 1), SR_JIT], check=True, capture_output=True, text=True)
@@ -113,8 +107,8 @@ class ReportTest(unittest.TestCase):
 
     def test_the_mouse_tells_and_chooses(self):
         self.page.move_to("circle.dot", 0)
-        self.assertIn("complexity 1", self.texts(".tip")[0])
-        self.assertEqual(self.count(".tip math"), 1)
+        self.assertIn("complexity 1", self.page.texts(".tip")[0])
+        self.assertEqual(self.page.count(".tip math"), 1)
         self.page.click("circle.dot", 1)
         self.assertEqual(self.shown(), 1)
         self.page.click("tbody tr", 0)
@@ -129,7 +123,7 @@ class ReportTest(unittest.TestCase):
             return [...chart.querySelector('path.points').getAttribute('d').match(/M([\\d.]+) ([\\d.]+)/).slice(1).map(Number), box.left, box.top];
         })()""")
         self.page.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + y)
-        self.assertRegex(self.texts(".tip")[0], r"^row \d+energy ")
+        self.assertRegex(self.page.texts(".tip")[0], r"^row \d+energy ")
 
     def test_keys_are_enough(self):
         self.page.value("document.querySelector('circle.dot.shown').focus()")

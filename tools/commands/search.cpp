@@ -198,7 +198,7 @@ Runner defineSearch(CLI::App& app) {
       "Searches formulas for the target. Writes a line complexity,loss,held_out,evidence,bic,r2,formula for each that\n"
       "no simpler one is as good as, the simplest first. The same seed, generations and data give the same formulas, "
       "on every number\n"
-      "of threads and GPUs. Ctrl-C ends the search with what it has; docs/search.md has the method.\n"
+      "of threads and GPUs. Ctrl-C ends the search with what it has; docs/internals/search.md has the method.\n"
       "Examples:\n"
       "  sr-jit search --data planets.csv --target period --seconds 10\n"
       "  sr-jit search --data table.csv --target y --ops add,mul,div,exp:3 --held-out 0.2 --report page.html\n"

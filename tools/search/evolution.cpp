@@ -387,10 +387,6 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
   if (options.top != 1) text += fmt::format("\ntop {}", options.top);
   if (options.grammar.codata) text += " codata";
   if (options.grammar.max_columns > 0) text += fmt::format(" columns:{}", options.grammar.max_columns);
-  for (const auto& [column, rises] : options.grammar.trends) text += fmt::format(" trend:{}:{}", column, rises);
-  if (const auto& units = options.grammar.units) {
-    text += fmt::format(" {} {} {}", units->text(), static_cast<int>(units->constants), static_cast<int>(units->rule));
-  }
   text += fmt::format(" {} {} {} {}", options.units, static_cast<int>(options.unit_constants),
                       static_cast<int>(options.unit_rule), options.monotone);
   const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;

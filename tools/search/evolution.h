@@ -75,8 +75,7 @@ struct SearchOptions {
   /// are no links.
   std::vector<std::string> guesses = {}, definitions = {};
   std::optional<std::string> form = {};
-  /// Units of columns and target (Dimensions::parse(); `target` stands for that), and "x:up,y:down" (parseTrends()); in
-  /// place of those of `grammar` unless they are empty.
+  /// Units of columns and target (Dimensions::parse(); `target` stands for that), and "x:up,y:down" (parseTrends()).
   std::string units = {}, monotone = {};
   UnitConstants unit_constants = UnitConstants::kFree;  ///< those of `units`, as the next
   UnitRule unit_rule = UnitRule::kHard;

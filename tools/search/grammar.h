@@ -49,11 +49,11 @@ struct GrammarOptions {
   unsigned variable_complexity = 1;
   unsigned constant_complexity = 1;
   std::size_t max_complexity = 40;
-  bool allow_self_nesting = false;  ///< whether exp, sin and other functions may stand within one of the same name
-  std::size_t max_columns = 0;      ///< different variables of a formula; 0: no limit
-  std::optional<Dimensions> units = {};
-  bool codata = false;             ///< whether rounded constants may be physical ones (formulas/rounding.h)
-  std::vector<Trend> trends = {};  ///< of all formulas of the front, over the box of the data (neighbourhood.h)
+  bool allow_self_nesting = false;       ///< whether exp, sin and other functions may stand within one of the same name
+  std::size_t max_columns = 0;           ///< different variables of a formula; 0: no limit
+  std::optional<Dimensions> units = {};  ///< as trends, definitions and form: search() reads them of its options' texts
+  bool codata = false;                   ///< whether rounded constants may be physical ones (formulas/rounding.h)
+  std::vector<Trend> trends = {};        ///< of all formulas of the front, over the box of the data (neighbourhood.h)
 };
 
 /// + - * / square sqrt exp log sin cos, of complexity 1 each.

@@ -1,4 +1,4 @@
-// The search for formulas as a library (CMake: srjit::search). docs/search.md has the method and its limits.
+// The search for formulas as a library (CMake: srjit::search). docs/internals/search.md has the method.
 //
 //   const search::Found found = search::search(data, "--seconds 10 --ops add,mul,div --seed 1").value();
 //   for (const search::Formula& formula : found.front.formulas())

@@ -10,6 +10,7 @@
 
 #include "ir/mix.h"
 #include "tools/report.h"
+#include "tools/values.h"
 
 namespace srjit::search {
 namespace {
@@ -98,22 +99,19 @@ Engine makeEngine(const SearchOptions& options, const RowSet& rows, std::span<co
 /// With what the texts of the options say.
 Grammar grammarOf(const SearchOptions& options, const DataView& data) {
   GrammarOptions grammar = options.grammar;
-  const auto read = [](auto result, const std::string& text, const char* option) {
-    if (!result) throwError(showPlace(result.error(), text, option, 1));
-    return *std::move(result);
-  };
   for (const std::string& text : options.definitions) {
-    grammar.definitions.push_back(read(parseDefinition(text), text, "--define"));
+    grammar.definitions.push_back(valueOfOption(parseDefinition(text), text, "--define"));
   }
   if (options.form) {
-    grammar.form = std::make_shared<const Form>(read(Form::parse(*options.form, data), *options.form, "--template"));
+    grammar.form =
+        std::make_shared<const Form>(valueOfOption(Form::parse(*options.form, data), *options.form, "--template"));
   }
   const std::size_t count = data.columns.size();
   if (!options.monotone.empty()) {
-    grammar.trends = read(parseTrends(options.monotone, data.names, count), options.monotone, "--monotone");
+    grammar.trends = valueOfOption(parseTrends(options.monotone, data.names, count), options.monotone, "--monotone");
   }
   if (!options.units.empty()) {
-    grammar.units = read(Dimensions::parse(options.units, data.names, count, "target"), options.units, "--units");
+    grammar.units = valueOfOption(Dimensions::parse(options.units, data.names, count), options.units, "--units");
     grammar.units->constants = options.unit_constants;
     grammar.units->rule = options.unit_rule;
   }
@@ -135,13 +133,12 @@ std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& 
   std::vector<Expression> guesses;
   for (const std::string& text : options.guesses) {
     const auto refuseAt = [&](const Error& error) { throwError(showPlace(error, text, "--guess", 1)); };
-    const Result<Expression> parsed = parse(text, Language::kInfix, data.names);
-    if (!parsed) refuseAt(parsed.error());
-    if (parsed->variableCount() > data.columns.size()) {
-      refuseAt(failure(Errc::kInvalid, "x{} is no column", parsed->variableCount() - 1));
+    const Expression parsed = valueOfOption(parse(text, Language::kInfix, data.names), text, "--guess");
+    if (parsed.variableCount() > data.columns.size()) {
+      refuseAt(failure(Errc::kInvalid, "x{} is no column", parsed.variableCount() - 1));
     }
-    const std::vector<double> ones(parsed->parameterCount(), 1.0);
-    Expression guess = withParameters(*parsed, ones).value();
+    const std::vector<double> ones(parsed.parameterCount(), 1.0);
+    Expression guess = withParameters(parsed, ones).value();
     for (const Token& token : guess.tokens()) {
       if (token.kind == Token::Kind::kOp && !grammar.writable()[static_cast<std::size_t>(token.op)]) {
         refuseAt(failure(Errc::kInvalid, "{} is no operator of the search: add it", infoOf(token.op).name));

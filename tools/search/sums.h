@@ -6,9 +6,8 @@
 //
 //   terms     columns and their powers, with the parts of trees that are given, or products and functions of columns
 //   values    of at most 400 terms in at most 256 rows, in f64; what is not finite or constant there is left out
-//   forward   the term that explains most of the rest joins the sum, again and again (orthogonal matching pursuit: Y.
-//   C.
-//             Pati, R. Rezaiifar, P. S. Krishnaprasad, Asilomar 1993)
+//   forward   the term that explains most of the rest joins the sum, again and again (orthogonal matching pursuit:
+//             Y. C. Pati, R. Rezaiifar, P. S. Krishnaprasad, Asilomar 1993)
 //   backward  the term whose loss raises the rest least leaves, until one is left
 //   trees     of every set of terms that was met: c0 + c1 t1 + ..., in Horner's form for powers of one column; for a
 //             ratio, y = p - y q, where the products y t of the target are terms, too: p / (1 + q) (implicit equations,

@@ -21,7 +21,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kTerms = 4;
 
-/// 30 rows of columns that nearly depend on each other, with weights of which some are 0.
+/// 30 rows of columns that nearly depend on each other, with some weights of 0.
 Workload linearWorkload(Random& random) {
   Workload w{
       .expressions = infixes({"p0*x0", "p0*x0 + p1*x1", "p2*x2 - p0*x0 + p1*x1", "p0*x0 + p1*x1 + p2*x2 + p3*x3"}),

@@ -28,8 +28,11 @@ using testing::HasSubstr;
 using testing::Optional;
 using testing::StrEq;
 
+/// Of columns without names and a target y.
+ColumnNames targetName() { return ColumnNames({}, {{"y", "target"}}); }
+
 Dimensions dimensionsOf(std::string_view text, std::size_t columns = 4) {
-  return Dimensions::parse(text, {}, columns, "y").value();
+  return Dimensions::parse(text, targetName(), columns).value();
 }
 
 bool keeps(const Dimensions& dimensions, const Expression& formula) {
@@ -109,7 +112,7 @@ TEST(Dimensions, ReadUnits) {
                         {"x0:m^s", "a unit has words", 4},
                         {"x0:a*b*c*d,x1:e*f*g*h*k", "more than 8 base units", 23}};
   for (const Case& bad : cases) {
-    const Result<Dimensions> parsed = Dimensions::parse(bad.text, {}, 4, "y");
+    const Result<Dimensions> parsed = Dimensions::parse(bad.text, targetName(), 4);
     ASSERT_FALSE(parsed) << bad.text;
     EXPECT_THAT(parsed.error().message, HasSubstr(bad.message)) << bad.text;
     ASSERT_TRUE(parsed.error().where) << bad.text;
@@ -227,11 +230,14 @@ TEST(DimensionsSlow, LawsWithUnitsAreFoundAmongOtherColumns) {
   for (const auto& [law, units] : laws) {
     for (const UnitConstants constants : {UnitConstants::kFree, UnitConstants::kDimensionless}) {
       const Expression expression = infix(law);
-      const RowSet rows = rowsOf(5, 200, [&](const auto& row) { return evaluateReference(expression, row, {}); }, 0.02);
+      RowSet rows = rowsOf(5, 200, [&](const auto& row) { return evaluateReference(expression, row, {}); }, 0.02);
+      rows.names = targetName();
       SearchOptions options = smallOptions();
       options.generations = 15;
-      options.grammar.units = Dimensions::parse(units, {}, 5, "y").value();
-      options.grammar.units->constants = constants;
+      options.units = units;
+      options.unit_constants = constants;
+      Dimensions dimensions = dimensionsOf(units, 5);
+      dimensions.constants = constants;
       const Result<SearchResult> result = search(rows.view(), options);
       // The constants of two of the laws have units.
       const bool needs_units = law[0] == 'x' ? law[5] == '2' : law[0] == '0';
@@ -241,7 +247,7 @@ TEST(DimensionsSlow, LawsWithUnitsAreFoundAmongOtherColumns) {
       }
       ASSERT_TRUE(result) << law << ": " << result.error().message;
       for (const Formula& formula : result->state.front.formulas()) {
-        EXPECT_TRUE(keeps(*options.grammar.units, formula.expression)) << print(formula.expression, Language::kInfix);
+        EXPECT_TRUE(keeps(dimensions, formula.expression)) << print(formula.expression, Language::kInfix);
       }
       if (!needs_units || constants == UnitConstants::kFree) {
         EXPECT_GT(result->state.front.chosen()->r2, 0.99) << law;
@@ -255,10 +261,10 @@ TEST(DimensionsSlow, APenaltyLetsDataDecide) {
   const RowSet rows = rowsOf(2, 200, [&](const auto& row) { return row[0] + row[1]; });
   SearchOptions options = smallOptions();
   options.generations = 10;
-  options.grammar.units = dimensionsOf("x0:m,x1:s,y:m", 2);
-  options.grammar.units->constants = UnitConstants::kDimensionless;
+  options.units = "x0:m,x1:s,target:m";
+  options.unit_constants = UnitConstants::kDimensionless;
   EXPECT_GT(search(rows.view(), options).value().state.front.best()->loss, 0.01);
-  options.grammar.units->rule = UnitRule::kPenalty;
+  options.unit_rule = UnitRule::kPenalty;
   EXPECT_LT(search(rows.view(), options).value().state.front.best()->loss, 1e-12);
 }
 
@@ -284,20 +290,22 @@ TEST(SearchTrends, HoldInTheBoxOfTheData) {
   const RowSet rows = rowsOf(2, 200, law, 0.05);
   SearchOptions options = smallOptions();
   options.generations = 16;
-  const auto leastSlope = [&](const Expression& formula, std::uint32_t column) {
-    double least = HUGE_VAL;
+  const auto slopes = [&](const Expression& formula, std::uint32_t column) {
+    std::vector<double> found;
     for (double x0 = 1; x0 <= 3; x0 += 0.04) {
       for (double x1 = 1; x1 <= 3; x1 += 0.04) {
         std::vector<double> place = {x0, x1};
         const double before = evaluateReference(formula, place, {});
         place[column] += 1e-4;
-        least = std::min(least, (evaluateReference(formula, place, {}) - before) / 1e-4);
+        found.push_back((evaluateReference(formula, place, {}) - before) / 1e-4);
       }
     }
-    return least;
+    return found;
   };
+  const auto leastSlope = [&](const auto&... of) { return std::ranges::min(slopes(of...)); };
+  const auto largestSlope = [&](const auto&... of) { return std::ranges::max(slopes(of...)); };
   EXPECT_LT(leastSlope(search(rows.view(), options).value().state.front.best()->expression, 0), -0.5);
-  options.grammar.trends = parseTrends("x0:up,x1:up", {}, 2).value();
+  options.monotone = "x0:up,x1:up";
   const SearchResult result = search(rows.view(), options).value();
   for (const Formula& formula : result.state.front.formulas()) {
     for (const std::uint32_t column : {0, 1}) {
@@ -305,11 +313,16 @@ TEST(SearchTrends, HoldInTheBoxOfTheData) {
     }
   }
   EXPECT_GT(result.state.front.best()->r2, 0.6);
-  options.grammar.trends = parseTrends("x1:down", {}, 2).value();
-  const SearchResult falling = search(rows.view(), options).value();
-  for (const Formula& formula : falling.state.front.formulas()) {
-    EXPECT_LE(leastSlope(formula.expression, 1), 1e-5) << print(formula.expression, Language::kInfix);
+  RowSet falling = rows;
+  for (double& target : falling.target) target = -target;
+  options.monotone = "x0:down,x1:down";
+  const SearchResult fallen = search(falling.view(), options).value();
+  for (const Formula& formula : fallen.state.front.formulas()) {
+    for (const std::uint32_t column : {0, 1}) {
+      EXPECT_LE(largestSlope(formula.expression, column), 1e-5) << print(formula.expression, Language::kInfix);
+    }
   }
+  EXPECT_GT(fallen.state.front.best()->r2, 0.6);
 }
 
 TEST(SearchTrends, AreReadAndRefused) {

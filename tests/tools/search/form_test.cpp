@@ -265,7 +265,7 @@ TEST(Top, SeveralLawsOfAComplexityAreOnTheFrontOnce) {
   EXPECT_LE(found.state.front.best()->loss, best.state.front.best()->loss * 1.02);
 }
 
-TEST(Top, AFrontOfThreeIsTheSameInAnyOrder) {
+TEST(Top, AFrontKeepsTheBestInAnyOrder) {
   const auto formula = [](const char* text, double loss) {
     const Expression expression = parse(text, Language::kInfix).value();
     return Formula{.expression = expression, .complexity = 3, .loss = loss};

@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kDerivedUnits =
     ",rad:1,Hz:1/s,N:kg*m/s^2,Pa:kg/(m*s^2),J:kg*m^2/s^2,W:kg*m^2/s^3,C:A*s,V:kg*m^2/(s^3*A),F:A^2*s^4/(kg*m^2),"
     "ohm:kg*m^2/(s^3*A^2),Wb:kg*m^2/(s^2*A),T:kg/(s^2*A),H:kg*m^2/(s^2*A^2),";
+constexpr std::string_view kTarget = "target";  // the word, and the role of a column
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 bool isZero(double exponent) { return std::fabs(exponent) < 1e-9; }
@@ -62,11 +63,11 @@ thread_local Equations equations;  // of the tree that the thread looks at
 struct UnitValue {
   UnitValue() = default;
   /// A number of a row. Zeros have any unit.
-  explicit UnitValue(double value) : number(value), is_any(value == 0) {}
+  explicit UnitValue(double value) : number(value), has_any_unit(value == 0) {}
 
   Unit unit = {};
   double number = kNoNumber;  ///< of a constant
-  bool is_any = false;
+  bool has_any_unit = false;
 
   struct Mask {};
 
@@ -104,12 +105,12 @@ struct UnitValue {
   static UnitValue product(UnitValue x, const UnitValue& y, double power) {
     add(x.unit, y.unit, power);
     x.number = kNoNumber;
-    x.is_any |= y.is_any && power != 0;
+    x.has_any_unit |= y.has_any_unit && power != 0;
     return x;
   }
   static UnitValue same(UnitValue x, const UnitValue& y) {
-    if (y.is_any) return x;
-    if (x.is_any) return y;
+    if (y.has_any_unit) return x;
+    if (x.has_any_unit) return y;
     UnitValue ratio = x / y;
     equations.demand(std::move(ratio.unit));
     x.number = kNoNumber;
@@ -192,10 +193,8 @@ std::string textOf(const Unit& unit, std::span<const std::string> bases) {
 
 }  // namespace
 
-Result<Dimensions> Dimensions::parse(std::string_view text, const ColumnNames& columns, std::size_t count,
-                                     std::string_view target) {
+Result<Dimensions> Dimensions::parse(std::string_view text, const ColumnNames& columns, std::size_t count) {
   Dimensions all;
-  all.text_ = text;
   std::vector<std::optional<Unit>> units(count + 1);  // the last is that of the target
   for (const auto& [begin, size] : itemsOf(text, 0, text.size())) {
     const std::string_view word = text.substr(begin, size), name = word.substr(0, word.rfind(':'));
@@ -204,7 +203,7 @@ Result<Dimensions> Dimensions::parse(std::string_view text, const ColumnNames& c
     };
     if (name.size() == word.size()) return fail("a unit is written NAME:UNIT, such as mass:kg");
     const std::optional<std::uint32_t> column = findColumn(name, columns, count);
-    if (!column && name != target && columns.roleOf(name) != "target") {
+    if (!column && name != kTarget && columns.roleOf(name) != kTarget) {
       return fail(fmt::format(
           "{} is neither the target nor a column{}; a name with a comma or a colon needs backquotes",
           text::inQuotes(name), columns.empty() ? "" : "; the columns are " + text::listNames(columns.names())));

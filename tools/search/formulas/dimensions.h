@@ -34,13 +34,10 @@ class Dimensions {
   /// own. A column that is not named has no unit, as if it were 1; a target that is not named may have any. Errors
   /// (kInvalid, kSyntax), with the place: a name that is no column or occurs twice, a unit that cannot be read, more
   /// than kMostBaseUnits base units.
-  static Result<Dimensions> parse(std::string_view text, const ColumnNames& columns, std::size_t count,
-                                  std::string_view target);
+  static Result<Dimensions> parse(std::string_view text, const ColumnNames& columns, std::size_t count);
 
   UnitConstants constants = UnitConstants::kFree;
   UnitRule rule = UnitRule::kHard;
-
-  const std::string& text() const noexcept { return text_; }  ///< that was read
 
   /// Whether a tree, with the tokens of `wrapper` behind it, has consistent units and that of the target. A variable
   /// that is no column has any unit.
@@ -56,7 +53,6 @@ class Dimensions {
   std::optional<Unit> unitOf(const std::string& word);
   std::size_t equate(const TreeView& tree, std::span<const std::int32_t> wrapper) const;
 
-  std::string text_;
   std::vector<std::string> bases_;
   std::vector<Unit> columns_;
   std::optional<Unit> target_;

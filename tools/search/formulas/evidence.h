@@ -43,8 +43,7 @@ std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept;
 ///  - each constant: log(|c| / error), the digits that the data support, but no more than the decimal digits that it
 ///    has, and log 2 at least.
 ///  - each token: 0.65 log(symbols), chosen on real tables. Most sequences of symbols are no formulas or equal to
-///  another, so a token
-///    costs less than the choice of a symbol.
+///    another, so a token costs less than the choice of a symbol.
 /// A loss within `floor` counts as the floor: the shortest exact formula has the largest evidence.
 ///
 /// The BIC is -2 log(likelihood) + p log(n), without the correction for few rows.

@@ -22,7 +22,7 @@ bool isBeaten(const Formula& one, const Formula& by, double floor) {
   return by.complexity <= one.complexity && by.loss - kGain * std::fabs(by.loss) <= std::max(one.loss, floor);
 }
 
-/// Of formulas of which one beats the other.
+/// Of two formulas, one of them beaten by the other.
 bool isSameLaw(const Formula& one, const Formula& other, double floor) {
   if (std::max(one.loss, other.loss) <= std::max(floor, std::min(one.loss, other.loss) * (1 + kSameLoss))) return true;
   const auto shapeOf = [](const Formula& formula) {

@@ -18,13 +18,6 @@ constexpr double kModerate = 3;          // ranges of the target
 constexpr double kSlack = 1e-7;          // of slopes, so that a cube has a trend
 constexpr double kSmallShare = 0x1p-14;  // of a side of the box
 
-Interval widened(const Interval& range) {
-  const double step = kWidening * (range.high - range.low);
-  const double low = range.low - step, high = range.high + step;
-  return {range.low >= 0 ? std::max(low, range.low / kShrinking) : low,
-          range.high <= 0 ? std::min(high, range.high / kShrinking) : high};
-}
-
 /// Ascending, each once.
 std::vector<std::uint32_t> columnsOf(const Expression& formula) {
   std::vector<std::uint32_t> columns;
@@ -38,6 +31,13 @@ std::vector<std::uint32_t> columnsOf(const Expression& formula) {
 }
 
 }  // namespace
+
+Interval widened(const Interval& range) {
+  const double step = kWidening * (range.high - range.low);
+  const double low = range.low - step, high = range.high + step;
+  return {range.low >= 0 ? std::max(low, range.low / kShrinking) : low,
+          range.high <= 0 ? std::min(high, range.high / kShrinking) : high};
+}
 
 /// One formula's sub-boxes.
 struct Neighbourhood::Search {

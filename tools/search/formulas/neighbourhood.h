@@ -12,6 +12,9 @@
 
 namespace srjit::search {
 
+/// A column's side of the box below.
+Interval widened(const Interval& range);
+
 /// The box of the columns, each widened by a tenth of its range at either end; a column of one sign keeps it, since its
 /// end moves to no less than a third of itself. A place of the box is near a row if it differs in no column of a
 /// formula by more than n^(-1/d) of the column's range, or a tenth if that is more, where n is the number of rows that

@@ -20,20 +20,13 @@ struct Texts {
   std::optional<std::string> operators;
 };
 
-/// What was read of the text of an option.
-template <class T>
-T valueOf(Result<T> read, const std::string& text, const char* option) {
-  if (!read) throwError(showPlace(read.error(), text, option, 1));
-  return *std::move(read);
-}
-
 void readTexts(const Texts& texts, SearchOptions& options) {
   GrammarOptions& grammar = options.grammar;
   readLoss(texts.loss, options.loss);
-  options.choice = valueOf(parseChoice(texts.choose), texts.choose, "--choose");
-  if (texts.operators) grammar.operators = valueOf(parseOperators(*texts.operators), *texts.operators, "--ops");
+  options.choice = valueOfOption(parseChoice(texts.choose), texts.choose, "--choose");
+  if (texts.operators) grammar.operators = valueOfOption(parseOperators(*texts.operators), *texts.operators, "--ops");
   std::erase(options.links, "");
-  if (!texts.nesting.empty()) grammar.nesting = valueOf(parseNesting(texts.nesting), texts.nesting, "--nesting");
+  if (!texts.nesting.empty()) grammar.nesting = valueOfOption(parseNesting(texts.nesting), texts.nesting, "--nesting");
 }
 
 void addGrammarOptions(CLI::App& app, SearchOptions& options, Texts& texts) {

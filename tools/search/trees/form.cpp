@@ -15,8 +15,6 @@
 namespace srjit::search {
 namespace {
 
-bool isVariable(std::int32_t code) { return code < 0 && !isParameterCode(code); }
-
 /// NAME(ARGUMENT, ...) or NAME[ARGUMENT] in a text, where no operator has the name. Bytes of the text.
 struct Call {
   TextRange name;
@@ -207,27 +205,30 @@ bool Form::matches(std::span<const std::int32_t> codes, std::vector<Part>& parts
   return at == 0;
 }
 
-bool Form::admits(std::span<const std::int32_t> codes) const {
-  std::vector<Part> parts;
+/// Calls use(token, columns) for each token of a function that is none of its columns.
+template <class Use>
+bool Form::forEachForeign(std::span<const std::int32_t> codes, const Use& use) const {
+  thread_local std::vector<Part> parts;
   if (!matches(codes, parts)) return false;
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    for (const std::int32_t code : codes.subspan(parts[k].begin, parts[k].end - parts[k].begin)) {
-      if (isVariable(code) && std::ranges::find(columns_[k], tokenOf(code).index) == columns_[k].end()) return false;
+    for (std::size_t i = parts[k].begin; i < parts[k].end; ++i) {
+      const bool is_foreign =
+          codes[i] < 0 && std::ranges::find(columns_[k], tokenOf(codes[i]).index) == columns_[k].end();
+      if (is_foreign) use(i, columns_[k]);
     }
   }
   return true;
 }
 
+bool Form::admits(std::span<const std::int32_t> codes) const {
+  bool is_own = true;
+  return forEachForeign(codes, [&](auto&&...) { is_own = false; }) && is_own;
+}
+
 bool Form::repair(std::span<std::int32_t> codes) const {
-  std::vector<Part> parts;
-  if (!matches(codes, parts)) return false;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    for (std::int32_t& code : codes.subspan(parts[k].begin, parts[k].end - parts[k].begin)) {
-      if (!isVariable(code) || std::ranges::find(columns_[k], tokenOf(code).index) != columns_[k].end()) continue;
-      code = variableCode(columns_[k][tokenOf(code).index % columns_[k].size()]);
-    }
-  }
-  return true;
+  return forEachForeign(codes, [&](std::size_t i, std::span<const std::uint32_t> columns) {
+    codes[i] = variableCode(columns[tokenOf(codes[i]).index % columns.size()]);
+  });
 }
 
 }  // namespace srjit::search

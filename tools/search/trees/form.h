@@ -70,6 +70,9 @@ class Form {
   }
 
  private:
+  template <class Use>
+  bool forEachForeign(std::span<const std::int32_t> codes, const Use& use) const;
+
   std::size_t variables_ = 0;
   std::vector<Token> tokens_;
   std::vector<std::vector<std::uint32_t>> columns_;  ///< by function, ascending

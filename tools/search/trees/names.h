@@ -10,7 +10,7 @@
 
 namespace srjit::search {
 
-/// Bytes of the items of text[begin, end): what is between commas that are in no backquotes, without white space
+/// Bytes of the items of text[begin, end): the parts between commas outside of backquotes, without white space
 /// around.
 std::vector<TextRange> itemsOf(std::string_view text, std::size_t begin, std::size_t end);
 
