@@ -203,6 +203,7 @@ void defineSearch(nb::module_& module) {
              nb::arg("options"), nb::arg("begun"), nb::arg("checkpoint").none(), nb::arg("progress").none(),
              nb::arg("last").none());
   module.def("write_report", writeReport);
+  module.attr("most_drawn_rows") = search::kMostDrawnRows;
   module.def("judge", judge, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("target"),
              nb::arg("weights").none(), nb::arg("names"));
   module.def("half_widths", halfWidths, nb::arg("engine"), nb::arg("formula"), nb::arg("columns"), nb::arg("names"),

@@ -321,7 +321,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._state = found.state
         self.front_ = found.front
         self.box_ = np.array(found.box).T
-        kept = np.arange(min(len(X), 2000)) * len(X) // min(len(X), 2000)
+        count = min(len(X), _core.most_drawn_rows)
+        kept = np.arange(count) * len(X) // count
         self._report_rows = (X[kept], y[kept], name, len(X))
         self.chosen_ = self._choice(found)
         self.expression_ = self.chosen_.expression

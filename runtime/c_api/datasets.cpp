@@ -86,12 +86,23 @@ struct Matrices {
   ColumnNames names;
 };
 
+/// Of matrices in the processor's memory.
+template <class Use>
+auto useOnHost(const Matrices& of, const Use& use) {
+  DataView view;
+  view.names = of.names;
+  const HostColumns numbers(of.columns);
+  for (std::size_t c = 0; c < of.columns.columns; ++c) view.columns.push_back(numbers[c]);
+  std::optional<HostColumns> of_target, of_weights;
+  if (of.target) view.target = of_target.emplace(*of.target)[0];
+  if (of.weights) view.weights = of_weights.emplace(*of.weights)[0];
+  return use(view);
+}
+
 Dataset datasetOf(const Engine& engine, const srjit_data& data) {
   const Matrices of(data);
   if (!of.columns.on_device) {
-    std::optional<Dataset> uploaded;
-    withHostData(data, [&](const DataView& view) { uploaded = engine.upload(view).value(); });
-    return *std::move(uploaded);
+    return useOnHost(of, [&](const DataView& view) { return engine.upload(view).value(); });
   }
   DeviceDataView view{.columns = of.columns.onDevice(), .stream = data.stream, .names = of.names};
   if (of.target) view.target = of.target->onDevice();
@@ -104,14 +115,7 @@ Dataset datasetOf(const Engine& engine, const srjit_data& data) {
 void withHostData(const srjit_data& data, const std::function<void(const DataView&)>& use) {
   const Matrices of(data);
   if (of.columns.on_device) refuse(Errc::kUnsupported, "the data are on the device, expected the processor's memory");
-  DataView view;
-  view.names = of.names;
-  const HostColumns numbers(of.columns);
-  for (std::size_t c = 0; c < of.columns.columns; ++c) view.columns.push_back(numbers[c]);
-  std::optional<HostColumns> of_target, of_weights;
-  if (of.target) view.target = of_target.emplace(*of.target)[0];
-  if (of.weights) view.weights = of_weights.emplace(*of.weights)[0];
-  use(view);
+  useOnHost(of, use);
 }
 
 ColumnNames namesOf(const char* const* names, std::uint64_t columns) {

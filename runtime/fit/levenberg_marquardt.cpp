@@ -505,7 +505,8 @@ void LevenbergMarquardt::standardErrors(const ParameterFit& fit, std::size_t row
   makeRoom(fit.size());
   std::ranges::fill(added_, 0);
   const auto is_at_bound = [&](std::size_t i) { return fit.isAtBound(i); };
-  cholesky_.factor(gramWithout(fit.bestGram(), is_at_bound), added_, pivot_threshold_);
+  cholesky_.factor(fit.isBounded() ? gramWithout(fit.bestGram(), is_at_bound) : fit.bestGram(), added_,
+                   pivot_threshold_);
   if (rows <= cholesky_.rank()) return;
   const double variance = fit.best_loss_ / static_cast<double>(rows - cholesky_.rank());
   for (std::size_t i = 0; i < fit.size(); ++i) {
