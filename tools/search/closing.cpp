@@ -17,10 +17,8 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kLeastGain = 0.05;  // of the archived loss, by which a tree must be below it to take its place
-
-bool isGain(double loss, double than) {
-  return std::isinf(than) ? loss < than : loss < than - kLeastGain * std::fabs(than);
+bool isGain(double loss, double than, double gain) {
+  return std::isinf(than) ? loss < than : loss < than - gain * std::fabs(than);
 }
 
 constexpr std::size_t kMostPolished = 60;
@@ -53,10 +51,10 @@ void addSums(Front& front, const SearchSetup& setup, const Polisher& polisher, c
   }
 }
 
-void polishArchives(SearchState& state, const Polisher& polisher, const std::stop_token& closed) {
+void polishArchives(SearchState& state, double gain, const Polisher& polisher, const std::stop_token& closed) {
   Slices slices(kMostAtOnce);
   for (std::size_t left = kMostPolished; left > 0 && !closed.stop_requested();) {
-    const std::vector<Candidate> candidates = unpolished(state.archives);
+    const std::vector<Candidate> candidates = unpolished(state.archives, gain);
     if (candidates.empty()) break;
     const std::size_t size = slices.next(std::min(left, candidates.size()));
     polishCandidates(std::span(candidates).first(size), polisher, state.front);
@@ -122,13 +120,13 @@ std::string fitToAllRows(Front& front, const SearchSetup& setup, const std::stop
 
 }  // namespace
 
-void archive(std::vector<Archived>& archive, const Individuals& individuals) {
+void archive(std::vector<Archived>& archive, const Individuals& individuals, double gain) {
   for (std::size_t i = 0; i < individuals.size(); ++i) {
     const Traits& traits = individuals.traits[i];
     if (!std::isfinite(traits.loss)) continue;
     const auto place = std::ranges::lower_bound(archive, traits.complexity, {}, &Archived::complexity);
     const bool is_new = place == archive.end() || place->complexity != traits.complexity;
-    if (!is_new && !isGain(traits.loss, place->loss)) continue;
+    if (!is_new && !isGain(traits.loss, place->loss, gain)) continue;
     Archived best{expressionOf(individuals.trees[i]), traits.complexity, traits.loss};
     if (is_new) {
       archive.insert(place, std::move(best));
@@ -138,12 +136,12 @@ void archive(std::vector<Archived>& archive, const Individuals& individuals) {
   }
 }
 
-std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) {
+std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives, double gain) {
   std::vector<Candidate> candidates;
   for (std::size_t frame = 0; frame < archives.size(); ++frame) {
     double least = std::numeric_limits<double>::infinity();
     for (Archived& archived : archives[frame]) {
-      if (!isGain(archived.loss, least)) archived.is_polished = true;
+      if (!isGain(archived.loss, least, gain)) archived.is_polished = true;
       least = std::min(least, archived.loss);
       if (!archived.is_polished) candidates.push_back({&archived, frame});
     }
@@ -167,7 +165,7 @@ std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const Se
   untilStopped(closed, [&] {
     const bool is_empty = std::ranges::all_of(state.archives, &std::vector<Archived>::empty);
     if (is_first && is_empty) addSums(state.front, setup, polisher, closed);
-    if (end != SearchEnd::kEnough) polishArchives(state, polisher, closed);
+    if (end != SearchEnd::kEnough) polishArchives(state, setup.gain, polisher, closed);
   });
   state.front = roundInSlices(state.front, polisher, closed);
   const bool is_late = end == SearchEnd::kTime;

@@ -14,9 +14,9 @@
 
 namespace srjit::search {
 
-/// Takes trees that are the best of their complexity, by more than is worth a tree's polishing, to the archive of their
-/// frame, whose complexities ascend. Losses that are not finite are left out.
-void archive(std::vector<Archived>& archive, const Individuals& individuals);
+/// Takes trees that are the best of their complexity, by a share `gain` of the loss (SearchSetup), to the archive of
+/// their frame, whose complexities ascend. Losses that are not finite are left out.
+void archive(std::vector<Archived>& archive, const Individuals& individuals, double gain);
 
 /// An archived tree that was not polished. Borrowed from the archives.
 struct Candidate {
@@ -24,8 +24,8 @@ struct Candidate {
   std::size_t frame;
 };
 
-/// The best first. Trees that a simpler one is as good as are marked as polished, and left out.
-std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives);
+/// The best first. Trees that are not better than a simpler one by a share `gain` are marked as polished, and left out.
+std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives, double gain);
 
 /// Adds to `front` what `polisher` makes of the candidates, and marks them. Throws as Polisher::polish(), and then
 /// changes nothing.

@@ -126,7 +126,7 @@ class Run {
 
 /// Every few generations, and at once if the best tree looks exact.
 void Run::polishSome() {
-  const std::vector<Candidate> candidates = unpolished(state_.archives);
+  const std::vector<Candidate> candidates = unpolished(state_.archives, setup_.gain);
   if (candidates.empty()) return;
   const bool looks_exact = std::fabs(candidates.front().archived->loss) < setup_.looks_exact;
   if (state_.generations % kPolishEvery != 0 && !looks_exact) return;
@@ -176,7 +176,8 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t frame) co
 void Run::addFirstSums() {
   std::vector<std::vector<Expression>> sums(setup_.frames.size());
   tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t frame) { sums[frame] = sparseSums(setup_, frame); });
-  for (std::size_t frame = 0; frame < sums.size(); ++frame) archive(state_.archives[frame], judged(sums[frame], frame));
+  for (std::size_t frame = 0; frame < sums.size(); ++frame)
+    archive(state_.archives[frame], judged(sums[frame], frame), setup_.gain);
 }
 
 /// Sums of the parts of archived trees, of one frame at a time: of the first frame every other time.
@@ -188,14 +189,14 @@ void Run::addSums() {
   const std::vector<Expression> parts = partsOf(state_.archives[frame]);
   if (island == state_.islands.end() || parts.empty()) return;
   const Individuals sums = judged(sparseSums(setup_, frame, parts), frame);
-  archive(state_.archives[frame], sums);
+  archive(state_.archives[frame], sums, setup_.gain);
   settle(*island, sums, options_.island);
 }
 
 /// Start formulas of the target: as trees of half of its islands, once these have some of their own.
 void Run::addGuesses() {
   const Individuals guesses = judged(setup_.guesses, 0);
-  archive(state_.archives[0], guesses);
+  archive(state_.archives[0], guesses, setup_.gain);
   for (Island& island : state_.islands) {
     if (island.frame == 0 && island.number % 4 == 0) settle(island, guesses, options_.island);
   }
@@ -219,7 +220,7 @@ void Run::generate(Groups& groups) {
     state_.candidates += group.candidates();
     state_.fits += group.fits();
   }
-  for (const Island& island : state_.islands) archive(state_.archives[island.frame], island.population);
+  for (const Island& island : state_.islands) archive(state_.archives[island.frame], island.population, setup_.gain);
   polishSome();
 }
 
@@ -228,8 +229,8 @@ void Run::generate(Groups& groups) {
 SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
   std::vector<std::vector<Archived>> first_trees = complete.archives;
   if (complete.generations == 0) {
-    for (const Island& island : state_.islands) archive(first_trees[island.frame], island.population);
-    for (const Group& group : groups) group.archiveOffspring(first_trees);
+    for (const Island& island : state_.islands) archive(first_trees[island.frame], island.population, setup_.gain);
+    for (const Group& group : groups) group.archiveOffspring(first_trees, setup_.gain);
   }
   state_ = std::move(complete);
   takeTime();
@@ -258,7 +259,7 @@ SearchEnd Run::run() {
   untilStopped(ended, [&] {
     if (state_.generations > 0) return;
     addFirstSums();
-    if (!setup_.guesses.empty()) archive(state_.archives[0], judged(setup_.guesses, 0));
+    if (!setup_.guesses.empty()) archive(state_.archives[0], judged(setup_.guesses, 0), setup_.gain);
   });
   SearchState complete;
   keep(state_, complete);

@@ -126,10 +126,10 @@ void Group::end() {
   });
 }
 
-void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives) const {
+void Group::archiveOffspring(std::vector<std::vector<Archived>>& archives, double gain) const {
   for (const Batch& batch : batches_) {
     if (!batch.has_losses) continue;
-    for (const Brood& brood : batch.broods) archive(archives[batch.frame], brood.children);
+    for (const Brood& brood : batch.broods) archive(archives[batch.frame], brood.children, gain);
   }
 }
 

@@ -43,7 +43,7 @@ class Group {
   void end();
 
   /// Takes the offspring whose losses are known to the archives of their frames, even after an error.
-  void archiveOffspring(std::vector<std::vector<Archived>>& archives) const;
+  void archiveOffspring(std::vector<std::vector<Archived>>& archives, double gain) const;
 
   std::uint64_t candidates() const noexcept { return candidates_; }  ///< since this was made
   std::uint64_t fits() const noexcept { return fits_; }

@@ -19,6 +19,8 @@ constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // f
 constexpr std::size_t kFittedRows = 16384;
 constexpr double kLooksExact = 1e-9;  // a share of the target's variance in f32 that may be 0 in f64
 constexpr double kFloor = 1e-22;      // the share of the target's variance that is rounding in f64
+constexpr double kLeastNats = 4;      // of a row's half logarithm of the loss, summed: a gain that noise seldom gives
+constexpr double kMostGain = 0.05;
 
 bool isGpu(const Engine& engine) { return engine.options().device != "cpu"; }
 
@@ -225,9 +227,10 @@ SearchSetup setUp(const DataView& data, const SearchOptions& options, std::size_
                                  loss, is_scaled);
   RowSet fitted = rowsToFit(searched, rows_seed);
   const auto [floor, enough, looks_exact] = lossesOfShares(wide, loss, {kFloor, options.enough, kLooksExact}, searched);
+  const double gain = std::min(2 * kLeastNats / static_cast<double>(std::min(rows, searched.size())), kMostGain);
   return {std::move(engine), std::move(wide), std::move(grammar), loss, is_scaled, std::move(frames), std::move(units),
           std::move(grammars), std::move(handicaps), std::move(guesses), std::move(searched), std::move(fitted),
-          gatherRows(data, held_out), rows, std::move(screen),
+          gatherRows(data, held_out), rows, std::move(screen), gain,
           // Whether a custom loss is least at 0 is not known.
           loss.custom ? -std::numeric_limits<double>::infinity() : floor, enough,
           isOfSquares(loss) ? kLooksExact : looks_exact};

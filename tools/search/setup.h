@@ -27,6 +27,7 @@ struct SearchSetup {
   RowSet searched, fitted, held_out;
   std::size_t rows;    ///< for selection
   Screen screen;       ///< whose calls end when a search ends
+  double gain;         ///< the share by which a loss for selection must fall to be worth a polishing
   double floor;        ///< a loss that is rounding
   double enough;       ///< the search ends with a loss between this and its negative
   double looks_exact;  ///< a loss for selection, in f32, of a tree that may be enough in f64

@@ -115,8 +115,8 @@ class Steps {
 
   void polish() {
     std::vector<std::vector<search::Archived>> archives(1);
-    for (const Island& island : islands_) archive(archives[0], island.population);
-    const std::vector<search::Candidate> candidates = search::unpolished(archives);
+    for (const Island& island : islands_) archive(archives[0], island.population, setup_->gain);
+    const std::vector<search::Candidate> candidates = search::unpolished(archives, setup_->gain);
     search::Front front;
     polishCandidates(std::span(candidates).first(std::min(candidates.size(), kPolished)), *polisher_, front);
   }
