@@ -40,20 +40,20 @@ class Slices {
 };
 
 /// Where there was no time for more: the sums of the first frame.
-void addSums(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& closed) {
+void addSums(Front& front, const SearchSetup& setup, const Polisher& polisher, const std::stop_token& fitted) {
   std::vector<Finalist> finalists;
   for (Expression& sum : sparseSums(setup, 0)) finalists.push_back({std::move(sum), 0});
   Slices slices(kMostAtOnce);
-  for (std::size_t done = 0; done < finalists.size() && !closed.stop_requested();) {
+  for (std::size_t done = 0; done < finalists.size() && !fitted.stop_requested();) {
     const std::size_t size = slices.next(finalists.size() - done);
     polisher.polish(std::span(finalists).subspan(done, size), front);
     done += size;
   }
 }
 
-void polishArchives(SearchState& state, double gain, const Polisher& polisher, const std::stop_token& closed) {
+void polishArchives(SearchState& state, double gain, const Polisher& polisher, const std::stop_token& fitted) {
   Slices slices(kMostAtOnce);
-  for (std::size_t left = kMostPolished; left > 0 && !closed.stop_requested();) {
+  for (std::size_t left = kMostPolished; left > 0 && !fitted.stop_requested();) {
     const std::vector<Candidate> candidates = unpolished(state.archives, gain);
     if (candidates.empty()) break;
     const std::size_t size = slices.next(std::min(left, candidates.size()));
@@ -160,14 +160,16 @@ void polishCandidates(std::span<const Candidate> candidates, const Polisher& pol
 }
 
 std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                     const Polisher& polisher, const std::stop_token& closed) {
+                                     const Polisher& polisher, const Timekeeper& time) {
+  const std::stop_token fitted = time.fitted(), closed = time.closed();
+  const Polisher fitting = polisher.withStop(fitted), rounding = polisher.withStop(closed);
   const bool is_first = state.generations == 0 && end != SearchEnd::kEnough;
-  untilStopped(closed, [&] {
+  untilStopped(fitted, [&] {
     const bool is_empty = std::ranges::all_of(state.archives, &std::vector<Archived>::empty);
-    if (is_first && is_empty) addSums(state.front, setup, polisher, closed);
-    if (end != SearchEnd::kEnough) polishArchives(state, setup.gain, polisher, closed);
+    if (is_first && is_empty) addSums(state.front, setup, fitting, fitted);
+    if (end != SearchEnd::kEnough) polishArchives(state, setup.gain, fitting, fitted);
   });
-  state.front = roundInSlices(state.front, polisher, closed);
+  state.front = roundInSlices(state.front, rounding, closed);
   const bool is_late = end == SearchEnd::kTime;
   std::vector<std::string> notices;
   if (setup.held_out.size() > 0) notices.push_back(fitToAllRows(state.front, setup, closed));

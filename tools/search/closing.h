@@ -31,13 +31,13 @@ std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives, 
 /// changes nothing.
 void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front);
 
-/// Fits and rounds the formulas of `state` in slices, the most important first, until `closed` is requested; then the
-/// rest stays as it is. `polisher` must end its calls when `closed` is requested. Archived trees become formulas,
-/// unless the search ended with `kEnough`. If no generation was completed, formulas that are linear in the best columns
-/// are added. If rows were held out, the constants are fitted to all rows at last: of every formula, or, if there is no
-/// time, of none. Gives sentences for the user: what there was no time for, and which rows losses are over. Without a
-/// request the result depends on `state` only. Throws what the polisher throws.
+/// Fits and rounds the formulas of `state` in slices, the most important first, as long as `time` allows; then the rest
+/// stays as it is. Archived trees become formulas, unless the search ended with `kEnough`. If no generation was
+/// completed, formulas that are linear in the best columns are added. If rows were held out, the constants are fitted
+/// to all rows at last: of every formula, or, if there is no time, of none. Gives sentences for the user: what there
+/// was no time for, and which rows losses are over. Without a request the result depends on `state` only. Throws what
+/// the polisher throws.
 std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const SearchSetup& setup,
-                                     const Polisher& polisher, const std::stop_token& closed);
+                                     const Polisher& polisher, const Timekeeper& time);
 
 }  // namespace srjit::search

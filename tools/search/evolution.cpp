@@ -313,13 +313,13 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   const DataView searched = setup.searched.view();
   const Polisher polisher = Polisher::create(setup.wide, {searched, setup.fitted, held_out}, setup.frames,
                                              {setup.grammar, setup.loss, setup.is_scaled, setup.units});
-  const Polisher in_time = polisher.withStop(timekeeper.ended()), closing = polisher.withStop(timekeeper.closed());
+  const Polisher in_time = polisher.withStop(timekeeper.ended());
   SearchState state = firstState(data, options, setup, polisher, std::move(resumed));
   Run run(options, setup, in_time, timekeeper, state);
   tbb::task_arena arena(static_cast<int>(setup.engine.options().threads));
   const SearchEnd end = arena.execute([&] { return run.run(); });
   timekeeper.close();
-  const auto notices = arena.execute([&] { return closeSearch(state, end, setup, closing, timekeeper.closed()); });
+  const auto notices = arena.execute([&] { return closeSearch(state, end, setup, polisher, timekeeper); });
   run.takeTime();
   if (state.front.empty()) {
     refuse(

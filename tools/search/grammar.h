@@ -86,8 +86,6 @@ class Grammar {
   std::size_t variables() const noexcept { return variables_; }
   /// The operators of this arity; there may be none.
   std::span<const Op> operatorsOf(int arity) const noexcept { return by_arity_[static_cast<std::size_t>(arity)]; }
-  /// What a token may be: the named operators, the variables and a constant.
-  std::size_t symbols() const noexcept { return options_.operators.size() + variables_ + 1; }
   bool has(Op op) const noexcept { return named_[static_cast<std::size_t>(op)]; }  ///< whether it is named
 
   /// The operators that a formula may have: the named ones and their stand-ins.

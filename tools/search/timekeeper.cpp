@@ -73,9 +73,9 @@ std::optional<SearchEnd> Timekeeper::cause() {
 void Timekeeper::close() {
   ended_.request_stop();
   const std::lock_guard lock(mutex_);
-  if (is_closing_) return;
-  is_closing_ = true;
+  if (closing_begun_) return;
   const Clock::time_point now = Clock::now();
+  closing_begun_ = now;
   if (cause_ == SearchEnd::kStopped) {
     closeBy(now + kClosing);
   } else if (end_) {
@@ -93,6 +93,7 @@ void Timekeeper::attend(const std::function<void()>& callback) {
   } catch (...) {
     failure_ = std::current_exception();
     ended_.request_stop();
+    fitted_.request_stop();
     closed_.request_stop();
   }
 }
@@ -106,17 +107,19 @@ void Timekeeper::look() {
   if (stop_ && !is_stopped) attend([&] { is_stopped = stop_(); });
   const Clock::time_point now = Clock::now();
   const bool is_late = end_ && now >= *end_;
-  bool is_closed = false;
+  bool is_fitted = false, is_closed = false;
   {
     const std::lock_guard lock(mutex_);
     if (is_stopped && cause_ != SearchEnd::kStopped) {
       cause_ = SearchEnd::kStopped;
-      if (is_closing_) closeBy(now + kClosing);
+      if (closing_begun_) closeBy(now + kClosing);
     }
     if (is_late && !cause_) cause_ = SearchEnd::kTime;
     is_closed = closing_end_ && now >= *closing_end_;
+    is_fitted = closing_end_ && now >= *closing_begun_ + (*closing_end_ - *closing_begun_) / 2;
   }
   if (is_stopped || is_late) ended_.request_stop();
+  if (is_fitted) fitted_.request_stop();
   if (is_closed) closed_.request_stop();
 }
 

@@ -31,8 +31,8 @@ void untilStopped(const std::stop_token& stop, const Work& work) {
 }
 
 /// Ends a search in two stages. First `ended()` is requested, by the time or by the caller: work inside of a generation
-/// stops. Then the search closes: it fits and rounds what it has found, until `closed()` is requested. run() belongs to
-/// the thread that called the search, all other functions to the thread that searches.
+/// stops. Then the search closes: it fits what it has found until `fitted()` is requested, and rounds it until
+/// `closed()` is. run() belongs to the thread that called the search, all other functions to the thread that searches.
 class Timekeeper {
  public:
   using Clock = std::chrono::steady_clock;
@@ -51,12 +51,13 @@ class Timekeeper {
 
   Clock::time_point begun() const noexcept { return begun_; }
   std::stop_token ended() const { return ended_.get_token(); }
+  std::stop_token fitted() const { return fitted_.get_token(); }
   std::stop_token closed() const { return closed_.get_token(); }
   /// kTime or kStopped, whichever requested ended() first, but kStopped if `stop` said yes later.
   std::optional<SearchEnd> cause();
   /// Begins the second stage, and requests ended(). closed() follows half a second and a tenth of the search's time
-  /// later, or half a second after `stop` says yes. Without a limit of time only `stop` requests it. A second call
-  /// changes nothing.
+  /// later, or half a second after `stop` says yes, and fitted() after half of that time. Without a limit of time only
+  /// `stop` requests them. A second call changes nothing.
   void close();
 
  private:
@@ -68,15 +69,15 @@ class Timekeeper {
   const Clock::time_point begun_;
   const double seconds_;
   std::optional<Clock::time_point> end_;  ///< of the first stage
-  std::stop_source ended_, closed_;
+  std::stop_source ended_, fitted_, closed_;
   std::exception_ptr failure_;  ///< of a callback; of the thread of run()
 
   std::mutex mutex_;  ///< for the rest
   std::condition_variable changed_;
   const std::function<void()>* callback_ = nullptr;  ///< that waits to be run
-  bool is_done_ = false, is_closing_ = false;
+  bool is_done_ = false;
   std::optional<SearchEnd> cause_;
-  std::optional<Clock::time_point> closing_end_;
+  std::optional<Clock::time_point> closing_begun_, closing_end_;
 };
 
 }  // namespace srjit::search

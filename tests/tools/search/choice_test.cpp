@@ -23,7 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr EvidenceTerms kTerms{.rows = 50, .floor = 1e-22, .symbols = 13};
+constexpr EvidenceTerms kTerms{.rows = 50, .floor = 1e-22, .variables = 3};
 
 /// A formula whose constants have this many standard errors.
 Formula weighedFormula(const char* text, double loss, double errors = 30, const EvidenceTerms& terms = kTerms,
@@ -47,9 +47,18 @@ TEST(Evidence, AConstantMustPayForItself) {
   EXPECT_LT(weighedFormula("1.5 * x0 + 2.5 * x1", 0.294).evidence, simple.evidence);
   EXPECT_LT(weighedFormula("1.5 * x0 + 2.5 * x1", 0.294).evidence, weighedFormula("1.5 * x0 + 2 * x1", 0.294).evidence);
   // With more rows, less is enough.
-  const EvidenceTerms many{.rows = 5000, .floor = 1e-22, .symbols = 13};
+  const EvidenceTerms many{.rows = 5000, .floor = 1e-22, .variables = 3};
   EXPECT_GT(weighedFormula("1.5 * x0 + 2.5 * x1", 0.294, 30, many).evidence,
             weighedFormula("1.5 * x0", 0.3, 30, many).evidence);
+}
+
+TEST(Evidence, RareTokensCostMore) {
+  const auto evidence = [](const char* text, const EvidenceTerms& terms = kTerms) {
+    return weighedFormula(text, 0.1, 30, terms).evidence;
+  };
+  EXPECT_GT(evidence("x0 * x1"), evidence("x0 + x1"));
+  EXPECT_GT(evidence("x0 + x1"), evidence("sin(x0) * x1")) << "a function costs more than an operation";
+  EXPECT_GT(evidence("2 * x0"), evidence("2 * x0", {.rows = 50, .floor = 1e-22, .variables = 30})) << "a wider choice";
 }
 
 TEST(Evidence, ConstantsCountByTheirPrecision) {
@@ -70,7 +79,7 @@ TEST(Evidence, OfFormulasAtRoundingTheShortestIsTheLargest) {
 }
 
 TEST(Evidence, AsManyConstantsAsRowsSayNothing) {
-  const EvidenceTerms few{.rows = 2, .floor = 1e-22, .symbols = 13};
+  const EvidenceTerms few{.rows = 2, .floor = 1e-22, .variables = 3};
   EXPECT_EQ(weighedFormula("1.5 * x0 + 2.5", 0, 10, few).evidence, -std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isfinite(weighedFormula("1.5 * x0", 0.1, 10, few).evidence));
 }

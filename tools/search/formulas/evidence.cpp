@@ -10,7 +10,31 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kTokenShare = 0.65;  // of log(symbols), for a token
+constexpr double kTokenShare = 0.75;  // of a token's nats
+
+/// Nats of a token whose place is known.
+double natsOf(const Token& token, double variables) {
+  const auto shareOf = [&] {
+    if (token.kind == Token::Kind::kVariable) return 0.35 / variables;
+    if (token.kind != Token::Kind::kOp) return 0.18;
+    switch (token.op) {
+      case Op::kMul:
+        return 0.18;
+      case Op::kAdd:
+      case Op::kSub:
+      case Op::kNeg:
+      case Op::kDiv:
+      case Op::kInv:
+        return 0.09;
+      case Op::kSquare:
+      case Op::kCube:
+        return 0.055;
+      default:
+        return 0.007;
+    }
+  };
+  return -std::log(shareOf());
+}
 
 /// Nats of a constant.
 double lengthOf(const WeighedConstant& constant) {
@@ -57,7 +81,9 @@ void weigh(Formula& formula, const Likelihood& likelihood, std::span<const Weigh
     return;
   }
   data += likelihood.freedom * std::log(terms.rows / (terms.rows - fitted));
-  double length = kTokenShare * static_cast<double>(formula.expression.size()) * std::log(terms.symbols);
+  const double variables = static_cast<double>(std::max<std::size_t>(terms.variables, 1));
+  double length = 0;
+  for (const Token& token : formula.expression.tokens()) length += kTokenShare * natsOf(token, variables);
   for (const WeighedConstant& constant : constants) length += lengthOf(constant);
   formula.evidence = -(terms.rows * data + length);
 }

@@ -33,7 +33,7 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
   }
   const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
   if (!likelihood) return;
-  const EvidenceTerms terms{.rows = rows_, .floor = floor, .symbols = rules_.grammar.symbols()};
+  const EvidenceTerms terms{.rows = rows_, .floor = floor, .variables = rules_.grammar.variables()};
   // Errors shrink with the root of the rows.
   const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
   std::vector<Variant> fits = variants;
