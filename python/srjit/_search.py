@@ -102,6 +102,12 @@ def _pairs(value: Any, name: str) -> str:
     return ",".join(_texts(value, name))
 
 
+def _bounds(value: Any, name: str) -> str:
+    if isinstance(value, Mapping):
+        value = {key: ":".join("" if side is None else _number(side, name) for side in pair) for key, pair in value.items()}
+    return _list(value, name)
+
+
 def _flag(value: Any, name: str) -> str:
     return str(flag(value, name)).lower()
 
@@ -118,6 +124,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "guesses": ("--guess", _formulas),
     "define": ("--define", _formulas),
     "template": ("--template", text_of),
+    "bounds": ("--bounds", _bounds),
     "units": ("--units", _pairs),
     "unit_constants": ("--unit-constants", text_of),
     "unit_rule": ("--unit-rule", text_of),
