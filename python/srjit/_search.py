@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of, text_of
+from ._arrays import column_of, columns_of, text_of, whole
 from ._errors import InvalidError
 
 
@@ -39,15 +39,6 @@ class Progress(NamedTuple):
     candidates: int  #: individuals whose loss was computed
     front: list[Formula]  #: so far; constants are not rounded yet
     chosen: Formula  #: that of `front` which would be chosen now
-
-
-def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
-    """`value`, which is to be a whole number from `least` to `most`."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise TypeError(f"{name} is of type {type(value).__name__}, expected int")
-    if not least <= int(value) <= most:
-        raise InvalidError(f"{name} is {value}, expected {least} to {most}")
-    return int(value)
 
 
 def choice_text(value: Any, name: str = "choose") -> str:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of, first_text, name_of
+from ._arrays import column_of, columns_of, first_text, name_of, whole
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
-from ._search import Formula, flag, options_of, progress_view, run_search, whole, write_report
+from ._search import Formula, flag, options_of, progress_view, run_search, write_report
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
