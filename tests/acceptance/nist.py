@@ -31,7 +31,7 @@ TOLERANCE = "1e-14"
 
 def download(folder):
     """The folder of the .dat files in lmfit's source package, or None."""
-    wanted = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "lmfit", "--dest", folder,
+    wanted = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder,
               "lmfit==1.3.4"]
     try:
         done = subprocess.run(wanted, capture_output=True, text=True, timeout=300, check=False)

@@ -282,7 +282,7 @@ TEST(Guess, OneThatTheSearchDoesNotMakeIsRefused) {
               HasSubstr("guesses need identity among --links"));
 }
 
-TEST(TopSlow, SeveralLawsOfAComplexityAreOnTheFrontOnce) {
+TEST(Top, SeveralLawsOfAComplexityAreOnTheFrontOnce) {
   const RowSet rows = rowsOf(3, 300, hardLaw, 0.1);
   SearchOptions options = smallOptions();
   options.generations = 15;
