@@ -47,6 +47,7 @@ struct FitOptions {
   /// Of p0, p1, ... in every expression; parameters beyond the last are free. A start outside is moved to the bound.
   /// The standard error of a parameter that ends at a bound is NaN, and it counts as known in those of the others.
   std::vector<ParameterBounds> bounds = {};
+  bool has_bounds_of_each = false;  ///< `bounds` are those of all expressions' parameters, one expression after another
 };
 
 /// How the fit of an expression ended. Whatever it is, the parameters are the best that were evaluated, at worst those

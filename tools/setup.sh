@@ -10,6 +10,7 @@ SRJIT_BUILD_PACKAGES=(
 )
 SRJIT_TEST_PACKAGES=(
   libgtest-dev libgmock-dev libmpfr-dev
+  ccache                          # the Python package's objects are those of the preset release
   pkgconf                         # finds the installed libraries, as programs do
   sollya                          # writes the polynomials of ir/functions again
   libclang-rt-19-dev              # sanitizers and libFuzzer

@@ -106,9 +106,9 @@ if ! $quick; then
   rm -rf build/asan/profiles
   run_ctest asan
   check "that tests run the lines of all layers" tools/coverage.sh
-  # Three at once per core, since CI has little time: longer runs are for campaigns.
+  # All in two rounds on two cores, since CI has little time: longer runs are for campaigns.
   check "all fuzz targets for $fuzz_seconds s each" \
-    tools/fuzz.sh --preset asan --seconds "$fuzz_seconds" --jobs "$((3 * $(nproc)))" --no-merge
+    tools/fuzz.sh --preset asan --seconds "$fuzz_seconds" --jobs "$((7 * $(nproc) / 2))" --no-merge
   # What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
   build_preset tsan --target test_runtime
   run_ctest tsan

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "ir/text.h"
 #include "runtime/loss_text.h"
@@ -113,6 +114,34 @@ CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, co
   };
   const auto take = [&value](const std::string& word) { value = parseNumber(word).value(); };
   return app.add_option_function<std::string>(name, take, doc)->check(check, "")->default_str(fmt::format("{}", value));
+}
+
+void addBoundsOption(CLI::App& app, std::vector<std::string>& bounds, const std::string& doc) {
+  app.add_option("--bounds", bounds, doc)->type_name("P:LOWER:UPPER,...")->delimiter(',')->allow_extra_args(false);
+}
+
+std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, std::size_t parameters) {
+  std::vector<ParameterBounds> bounds(parameters);
+  std::vector<std::size_t> places;
+  for (const std::string& text : texts) {
+    const auto check = [&](bool is_good, std::string_view why) {
+      if (!is_good) refuse("--bounds: {}: {}; expected P:LOWER:UPPER, such as p0:0:", text::inQuotes(text), why);
+    };
+    auto [name, sides] = llvm::StringRef(text).split(':');
+    std::size_t place = 0;
+    check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1, "it is not of this form");
+    check(place < parameters, "no expression has this parameter");
+    check(std::ranges::find(places, place) == places.end(), "the parameter occurs twice");
+    places.push_back(place);
+    const auto read = [&](llvm::StringRef side, double none) {
+      const Result<double> number = side.empty() ? none : parseNumber(side);
+      check(number && !std::isnan(*number), "a side is no number");
+      return *number;
+    };
+    bounds[place] = {read(sides.split(':').first, -HUGE_VAL), read(sides.split(':').second, HUGE_VAL)};
+    check(bounds[place].lower <= bounds[place].upper, "the lower bound is above the upper one");
+  }
+  return bounds;
 }
 
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {

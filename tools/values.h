@@ -87,6 +87,12 @@ void addLimit(CLI::App& app, const std::string& name, T& limit, const std::strin
 CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, const std::string& doc, double least = 0,
                        double most = std::numeric_limits<double>::max());
 
+/// Adds --bounds: texts for readBounds().
+void addBoundsOption(CLI::App& app, std::vector<std::string>& bounds, const std::string& doc);
+/// Reads texts such as p0:0: and p1:-1:1, where a side without a number has no bound: bounds of p0, p1, ... Throws
+/// ErrorException for other texts.
+std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, std::size_t parameters);
+
 /// Adds --math and --precision, which fix what numbers mean.
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision);
 /// Adds those, --tier, --device, --cache-dir and --threads.

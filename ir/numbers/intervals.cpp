@@ -118,7 +118,8 @@ class Range {
     if (x.high >= 0) {
       result.include(powerOf(std::fabs(std::max(x.low, 0.0)), std::fabs(x.high), y));
       // A zero of either sign to an odd power.
-      if (x.low <= 0 && y.low < 0) result.low = -kInf;
+      const bool may_be_odd = y.low < y.high || std::fabs(std::fmod(y.low, 2)) == 1;
+      if (x.low <= 0 && y.low < 0 && may_be_odd) result.low = -kInf;
     }
     if (x.low >= 0) return result;
     const Range sizes = powerOf(std::fabs(std::max(-x.high, 0.0)), -x.low, y);
@@ -251,6 +252,13 @@ class Range {
 #undef SRJIT_ARITY_3
 
 }  // namespace
+
+Interval intervalOf(Op op, std::span<const Interval> operands) {
+  std::array<Range, kMaxArity> of;
+  std::ranges::transform(operands, of.begin(), [](const Interval& x) { return Range(x.low, x.high, x.may_be_nan); });
+  const Range value = applyRow<Range>(op, of[0], of[1], of[2]);
+  return {value.low, value.high, value.may_be_nan};
+}
 
 Interval evaluateInterval(const Expression& expression, std::span<const Interval> variables,
                           std::span<const double> parameters) {

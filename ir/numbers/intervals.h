@@ -19,6 +19,9 @@ struct Interval {
   bool isFinite() const noexcept { return !may_be_nan && std::isfinite(low) && std::isfinite(high); }
 };
 
+/// An interval that has every value of an operator, as strict f64 computes it, for operands in these intervals.
+Interval intervalOf(Op op, std::span<const Interval> operands);
+
 /// An interval that has every value of the expression, as strict f64 computes it, for variables in these intervals
 /// (R. E. Moore, R. B. Kearfott, M. J. Cloud, "Introduction to Interval Analysis", 2009). Every operator runs its row
 /// of the table; each operation's ends are moved outwards, by one number for those of IEEE 754, and by the error bound

@@ -4,11 +4,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <numbers>
 #include <utility>
 
 #include "passes/rules/rewriter.h"
-#include "passes/shorten/ranges.h"
 
 namespace srjit {
 namespace {
@@ -16,6 +15,33 @@ namespace {
 constexpr double kSameNumber = 1e-15;  // share of numbers by which their sum is rounding
 constexpr double kSameMagnitude = 1e-13;
 constexpr double kMostExpanded = 3;  // a power of a sum that is multiplied out
+
+struct FormFacts {
+  Op op;
+  Parity parity = Parity::kNeither;
+  Op inner = op;
+  double least = 0, most = 0;
+};
+constexpr double kHalfPi = std::numbers::pi / 2;
+constexpr FormFacts kFormFacts[] = {
+#define SRJIT_FUNCTION(op, parity, inner, least, most) {Op::k##op, Parity::parity, Op::k##inner, least, most},
+#include "passes/shorten/functions.def"
+#undef SRJIT_FUNCTION
+};
+
+FormFacts formFactsOf(Op op) noexcept {
+  const auto found = std::ranges::find(kFormFacts, op, &FormFacts::op);
+  return found == std::end(kFormFacts) ? FormFacts{op} : *found;
+}
+
+/// Of a base where the power is a number: a root's is not negative, and 0 is neared from the other end.
+Interval powerOf(Interval base, double exponent) {
+  if (!isWhole(exponent)) base = {std::max(base.low, 0.0), std::max(base.high, 0.0)};
+  constexpr double kNearZero = std::numeric_limits<double>::denorm_min();
+  if (exponent < 0 && base.low == 0) base.low = kNearZero;
+  if (exponent < 0 && base.high == 0) base.high = -kNearZero;
+  return intervalOf(Op::kPow, std::array{base, Interval{exponent, exponent}});
+}
 
 /// The magnitude that most numbers of a sum have; of equally frequent ones the first.
 double commonMagnitude(std::span<const Value> addends) {
@@ -34,6 +60,8 @@ double commonMagnitude(std::span<const Value> addends) {
 }
 
 }  // namespace
+
+Parity parityOf(Op op) noexcept { return formFactsOf(op).parity; }
 
 NormalForms::NormalForms(std::span<const Interval> ranges, bool expands) : ranges_(ranges), expands_(expands) {
   terms_.push_back({});
@@ -212,26 +240,30 @@ Value NormalForms::normalSum(std::vector<Value> addends) {
   return checked(lead, intern(std::move(term)));
 }
 
-Interval NormalForms::rangeOf(const Value& value) const noexcept {
-  return productOf({value.factor, value.factor}, terms_[value.term].range);
+Interval NormalForms::rangeOf(const Value& value) const {
+  const Interval& range = terms_[value.term].range;
+  return value.factor == 1 ? range : intervalOf(Op::kMul, std::array{Interval{value.factor, value.factor}, range});
 }
 
-Interval NormalForms::rangeOf(const Term& term) const noexcept {
+Interval NormalForms::rangeOf(const Term& term) const {
   switch (term.kind) {
     case Term::Kind::kVariable:
-      return term.index < ranges_.size() ? ranges_[term.index] : kEverything;
-    case Term::Kind::kFunction:
-      return valuesOf(term.op, rangeOf(term.values[0]));
+      return term.index < ranges_.size() ? ranges_[term.index] : Interval{-HUGE_VAL, HUGE_VAL};
+    case Term::Kind::kFunction: {
+      std::vector<Interval> operands;
+      for (const Value& operand : term.values) operands.push_back(rangeOf(operand));
+      return intervalOf(term.op, operands);
+    }
     case Term::Kind::kProduct: {
       Interval range{1, 1};
       for (const Power& power : term.powers) {
-        range = productOf(range, powerOf(terms_[power.base].range, power.exponent));
+        range = intervalOf(Op::kMul, std::array{range, powerOf(terms_[power.base].range, power.exponent)});
       }
       return range;
     }
     case Term::Kind::kSum: {
       Interval range{0, 0};
-      for (const Value& addend : term.values) range = sumOf(range, rangeOf(addend));
+      for (const Value& addend : term.values) range = intervalOf(Op::kAdd, std::array{range, rangeOf(addend)});
       return range;
     }
     case Term::Kind::kOne:
@@ -252,9 +284,10 @@ Value NormalForms::function(Op op, std::vector<Value> operands) {
     Value& operand = operands[0];
     const Term& term = terms_[operand.term];
     if (term.kind == Term::Kind::kFunction && operand.factor == 1) {
-      const std::optional<Interval> domain = domainOfInverse(op, term.op);
-      const Interval range = domain ? rangeOf(term.values[0]) : Interval{};
-      if (domain && range.low >= domain->low && range.high <= domain->high) return term.values[0];
+      const FormFacts facts = formFactsOf(op);
+      const Interval range = rangeOf(term.values[0]);
+      const bool is_inverse = facts.inner == term.op && op != term.op;
+      if (is_inverse && range.low >= facts.least && range.high <= facts.most) return term.values[0];
     }
     if (parityOf(op) != Parity::kNeither && operand.factor < 0) {
       sign = parityOf(op) == Parity::kOdd ? -1 : 1;

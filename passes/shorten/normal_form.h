@@ -10,6 +10,7 @@
 // Terms are hash-consed: equal terms are one number.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,10 @@
 #include "ir/ops.h"
 
 namespace srjit {
+
+inline bool isWhole(double x) noexcept { return std::rint(x) == x; }
+inline bool isEven(double x) noexcept { return isWhole(x / 2); }
+inline bool isOdd(double x) noexcept { return isWhole(x) && !isEven(x); }
 
 using TermId = std::uint32_t;
 inline constexpr TermId kOne = 0;
@@ -44,7 +49,7 @@ struct Term {
   std::uint32_t index = 0;         ///< kVariable
   std::vector<Value> values = {};  ///< kFunction: the operands; kSum: the addends
   std::vector<Power> powers = {};  ///< kProduct
-  Interval range{1, 1};            ///< that of its values, by interval arithmetic
+  Interval range{1, 1};            ///< that of its values that are numbers; a zero counts with either sign
 };
 
 /// How a function treats the sign of its operand.
@@ -89,7 +94,7 @@ class NormalForms {
   std::vector<Value> gathered(std::vector<Value> addends);
   /// The sum of gathered addends.
   Value normalSum(std::vector<Value> addends);
-  Interval rangeOf(const Value& value) const noexcept;
+  Interval rangeOf(const Value& value) const;
   /// Below 0, 0 or above, as `a` is written before, is, or is written after `b`.
   int compare(TermId a, TermId b) const noexcept;
 
@@ -105,7 +110,7 @@ class NormalForms {
   Value negatedBase(const Value& base);
   std::vector<Power> merged(std::span<const Power> powers) const;
   bool isNonNegative(TermId term) const noexcept { return terms_[term].range.low >= 0; }
-  Interval rangeOf(const Term& term) const noexcept;
+  Interval rangeOf(const Term& term) const;
 
   std::span<const Interval> ranges_;
   bool expands_, has_failed_ = false, has_expanded_ = false;

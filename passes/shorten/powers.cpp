@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "passes/shorten/normal_form.h"
-#include "passes/shorten/ranges.h"
 
 namespace srjit {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "passes/shorten/ranges.h"
 #include "passes/shorten/writer.h"
 
 namespace srjit {

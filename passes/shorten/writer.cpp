@@ -9,8 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "passes/shorten/ranges.h"
-
 namespace srjit {
 namespace {
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ._errors import InvalidError
+
 #: Types of numbers that engines compute in, by NumPy's names.
 _PRECISIONS = {"float32": "f32", "float64": "f64"}
 
@@ -139,6 +141,15 @@ def text_of(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{what} is of type {type(value).__name__}, expected str")
     return str.__str__(value)  # str(value) of an enumeration may be "Kind.NAME"
+
+
+def whole(value: Any, name: str, least: int = 0, most: int = 2**32 - 1) -> int:
+    """`value`, which is to be a whole number from `least` to `most`."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected int")
+    if not least <= int(value) <= most:
+        raise InvalidError(f"{name} is {value}, expected {least} to {most}")
+    return int(value)
 
 
 def name_of(name: Any) -> str:

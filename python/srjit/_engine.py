@@ -12,6 +12,7 @@ import numpy as np
 from . import _core
 from ._arrays import (
     DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, text_of,
+    whole,
 )
 from ._expressions import Population, population_of, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
@@ -52,7 +53,7 @@ class Dataset:
 
     def rows(self, first: int, count: int) -> Dataset:
         """A data set of the rows ``first`` to ``first + count - 1``, copied on the device."""
-        first, count = _count_of(first, "first", _MOST), _count_of(count, "count", _MOST)
+        first, count = whole(first, "first", most=_MOST), whole(count, "count", most=_MOST)
         return self._derived("rows", first, count)
 
     def sample(self, groups: int, seed: int) -> Dataset:
@@ -60,7 +61,7 @@ class Dataset:
 
         The same rows, groups and seed give the same groups on every machine and in every version.
         """
-        groups, seed = _count_of(groups, "groups", _MOST), _count_of(seed, "seed", _MOST)
+        groups, seed = whole(groups, "groups", most=_MOST), whole(seed, "seed", most=_MOST)
         return self._derived("sample", groups, seed)
 
     def with_weights(self, weights: Any) -> Dataset:
@@ -126,9 +127,9 @@ class Program:
         given = _starts_of(self, around)
         if given.size != self.parameter_count:
             raise ValueError(f"around has several vectors of the {self.parameter_count} parameters, expected one")
-        if _count_of(count, "count") == 0:
+        if whole(count, "count") == 0:
             raise ValueError("count is 0, expected at least 1")
-        drawn = _core.draw_starts(np.asarray(self.parameter_offsets, np.int64), given, count, _count_of(seed, "seed", _MOST))
+        drawn = _core.draw_starts(np.asarray(self.parameter_offsets, np.int64), given, count, whole(seed, "seed", most=_MOST))
         return drawn.reshape(count, self.parameter_count)
 
     def status(self) -> dict[str, Any]:
@@ -179,10 +180,10 @@ class Engine:
         device, precision = text_of(device, "device"), text_of(precision, "precision")
         math, tier = text_of(math, "math"), text_of(tier, "tier")
         cache_dir = None if cache_dir is None else os.fsdecode(cache_dir)
-        self._engine = _core.Engine(device, precision, math, tier, _count_of(threads, "threads"), cache_dir,
-                                    _count_of(device_bytes, "device_bytes", _MOST), _count_of(subtree_bytes, "subtree_bytes", _MOST),
-                                    _count_of(max_nodes, "max_nodes", _MOST),
-                                    _count_of(max_call_nodes, "max_call_nodes", _MOST), float(max_seconds))
+        self._engine = _core.Engine(device, precision, math, tier, whole(threads, "threads"), cache_dir,
+                                    whole(device_bytes, "device_bytes", most=_MOST), whole(subtree_bytes, "subtree_bytes", most=_MOST),
+                                    whole(max_nodes, "max_nodes", most=_MOST),
+                                    whole(max_call_nodes, "max_call_nodes", most=_MOST), float(max_seconds))
         self._max_nodes = max_nodes
         self.precision = precision
         self.math = math
@@ -290,7 +291,7 @@ class Engine:
         """
         tier = None if tier is None else text_of(tier, "tier")
         passes = None if passes is None else text_of(passes, "passes")
-        options = (tier, passes, float(expected_evaluations), _count_of(expected_rows, "expected_rows", _MOST), keep_order, deferred,
+        options = (tier, passes, float(expected_evaluations), whole(expected_rows, "expected_rows", most=_MOST), keep_order, deferred,
                    bool(simplify))
         if passes is not None and not simplify:
             raise ValueError("simplify is False, but there are passes: expected one of them")
@@ -467,7 +468,7 @@ class Engine:
 
     def _fit(self, waits: bool, program: Program, data: Dataset, starts: Any, iterations: int, loss: str, nan: str,
              bounds: Any, *tolerances: float) -> Any:
-        options = (*_words(loss, nan), _count_of(iterations, "iterations"), *tolerances, _bounds_of(program, bounds))
+        options = (*_words(loss, nan), whole(iterations, "iterations"), *tolerances, _bounds_of(program, bounds))
         return self._call(waits, "fit", program, data, _starts_of(program, starts), options, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
@@ -518,14 +519,6 @@ def _is_token_arrays(expressions: Any) -> bool:
     return (isinstance(expressions, tuple) and len(expressions) == 3
             and not any(isinstance(part, str) for part in expressions)
             and all(hasattr(part, "__len__") for part in expressions))
-
-
-def _count_of(number: Any, what: str, most: int = 2**32 - 1) -> int:
-    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
-        raise TypeError(f"{what} is of type {type(number).__name__}, expected int")
-    if not 0 <= int(number) <= most:
-        raise ValueError(f"{what} is {number}, expected 0 to {most}")
-    return int(number)
 
 
 def _words(loss: Any, nan: Any) -> tuple[str, str]:

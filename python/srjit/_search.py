@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of, text_of
+from ._arrays import column_of, columns_of, text_of, whole
 from ._errors import InvalidError
 
 
@@ -39,15 +39,6 @@ class Progress(NamedTuple):
     candidates: int  #: individuals whose loss was computed
     front: list[Formula]  #: so far; constants are not rounded yet
     chosen: Formula  #: that of `front` which would be chosen now
-
-
-def whole(value: Any, name: str, least: int, most: int = 2**32 - 1) -> int:
-    """`value`, which is to be a whole number from `least` to `most`."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise TypeError(f"{name} is of type {type(value).__name__}, expected int")
-    if not least <= int(value) <= most:
-        raise InvalidError(f"{name} is {value}, expected {least} to {most}")
-    return int(value)
 
 
 def choice_text(value: Any, name: str = "choose") -> str:
@@ -102,6 +93,12 @@ def _pairs(value: Any, name: str) -> str:
     return ",".join(_texts(value, name))
 
 
+def _bounds(value: Any, name: str) -> str:
+    if isinstance(value, Mapping):
+        value = {key: ":".join("" if side is None else _number(side, name) for side in pair) for key, pair in value.items()}
+    return _list(value, name)
+
+
 def _flag(value: Any, name: str) -> str:
     return str(flag(value, name)).lower()
 
@@ -118,6 +115,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "guesses": ("--guess", _formulas),
     "define": ("--define", _formulas),
     "template": ("--template", text_of),
+    "bounds": ("--bounds", _bounds),
     "units": ("--units", _pairs),
     "unit_constants": ("--unit-constants", text_of),
     "unit_rule": ("--unit-rule", text_of),

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of, first_text, name_of
+from ._arrays import column_of, columns_of, first_text, name_of, whole
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import VARIABLE, Population, parse
 from ._lambdify import default_engine, engine_of
 from ._packages import needs
-from ._search import Formula, flag, options_of, progress_view, run_search, whole, write_report
+from ._search import Formula, flag, options_of, progress_view, run_search, write_report
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -222,6 +222,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             whole, and formulas are written out.
         template: The form of all formulas, such as ``"f(a, b) + p0[kind]*g(c)"``: functions of columns that are searched,
             constants p0, p1, ..., and ``p0[kind]``, one for each value of the column kind. Trees are not scaled then.
+        bounds: The least and the largest value of the template's constants in all formulas, such as ``{"p0": (0, None)}``,
+            or a text as of the command, ``"p0:0:"``.
         units: Units of columns and of the target, a text such as ``"mass:kg,speed:m/s,target:J"``, or a mapping from names
             to units. Formulas of the front keep them. A column without a unit is a plain number; a target without one may
             have any. Words are SI units without prefixes, or base units of your own, at most 8.
@@ -287,7 +289,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                  max_columns: int | None = None, monotone: Any = None, codata: bool = False, top: int = 1,
                  choose: Any = "evidence", outside: str = "formula",
                  random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
-                 checkpoint: Any = None, callback: Any = None, warm_start: bool = False, verbose: bool | int = 0):
+                 checkpoint: Any = None, callback: Any = None, warm_start: bool = False, verbose: bool | int = 0,
+                 bounds: Any = None):
         _keep(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:

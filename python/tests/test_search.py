@@ -1,6 +1,7 @@
 """The search for formulas as an estimator of scikit-learn."""
 
 import enum
+import inspect
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from conftest import DEVICE  # noqa: E402
 from srjit import SymbolicRegressor  # noqa: E402
+from srjit._search import _OPTIONS  # noqa: E402
 
 
 def small(**options):
@@ -187,6 +189,9 @@ def test_what_is_known_already():
     y = X[:, 0] * X[:, 1] + np.where(X[:, 2] > 0, 5.0, 2.0)
     form = small(template="f(x0, x1) + p0[x2]", generations=30).fit(X, y)
     assert form.score(X, y) > 1 - 1e-12 and all("if(x2 - 0.5" in formula.expression for formula in form.front_)
+    bounded = small(template="f(x0, x1) + p0[x2]", bounds={"p0": (0, 3)}, generations=8).fit(X, y)
+    numbers = [re.search(r"if\(x2 - 0.5, ([^,]+), ([^)]+)\)", formula.expression) for formula in bounded.front_]
+    assert all(0 <= float(number) <= 3 for found in numbers if found for number in found.groups()) and any(numbers)
     law = X[:, 0] / (X[:, 0] + X[:, 1] ** 2)
     guessed = small(guesses=["x2", "p0*x0/(x0 + square(x1))"], generations=1).fit(X, 3 * law)
     assert guessed.score(X, 3 * law) > 1 - 1e-12
@@ -214,12 +219,30 @@ def test_several_formulas_of_a_complexity(noisy):
     ({"units": "x0:m,q:s"}, "units:1:6: 'q' is neither the target nor a column"),
     ({"guesses": "tanh(x0)"}, "guesses:1: tanh is no operator of the search"),
     ({"template": "f(x0) +"}, "template:1:8"),
+    ({"template": "f(x0) + p0", "bounds": "p1:0:"}, "'p1:0:': no expression has this parameter"),
+    ({"bounds": {"p0": (0, None)}}, "there is no template"),
     ({"define": "mm(x, y) = x"}, "define:1:7: the argument y is not used"),
     ({"checkpoint": "c.json", "warm_start": True}, "two ways to go on"),
 ])
 def test_what_is_known_wrongly(noisy, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         small(**options).fit(*noisy)
+
+
+def test_defaults_are_those_of_the_command():
+    help_text = subprocess.run([sys.executable, "-m", "srjit", "search", "--help"], capture_output=True, text=True,
+                               check=True).stdout
+    shown = dict(re.findall(r"^ +(--[\w-]+) [^\s=]+=(\S+)", help_text, re.MULTILINE))
+    parameters = inspect.signature(SymbolicRegressor).parameters
+    defaults = {option: parameters[name].default for name, (option, _) in _OPTIONS.items() if name in parameters}
+    for option, default in defaults.items():
+        if isinstance(default, bool):
+            assert not default and option in help_text and option not in shown
+        elif isinstance(default, (int, float)):
+            assert default == float(shown[option]), option
+        elif default is not None:
+            assert default == shown[option], option
+    assert len(shown.keys() & defaults.keys()) > 15
 
 
 def test_operators_and_what_they_cost(noisy):

@@ -216,6 +216,9 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
     return Error{
         Errc::kInvalid, fmt::format("bounds {} and {} of p{}: no number is between them", lower, upper, p), {}};
   }
+  if (options.has_bounds_of_each && options.bounds.size() != all) {
+    return Error{Errc::kInvalid, fmt::format("{} bounds for {} parameters", options.bounds.size(), all), {}};
+  }
   if (!options.loss.custom && !canBeFitted(infoOf(options.loss.kind))) {
     return Error{Errc::kInvalid,
                  fmt::format("{} cannot be fitted: expected a loss that is smallest for the best predictions",

@@ -201,7 +201,9 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
     Finder& finder = finders.local();
     std::pmr::monotonic_buffer_resource& memory = memory_.local();
     if (derivation_.quantity == Quantity::kNormalEquations) linear = finder.linear.find(source_->expressions[e]);
-    const auto bounds = std::span(options_.bounds).first(std::min(options_.bounds.size(), givenParameters(e)));
+    std::span<const ParameterBounds> bounds = options_.bounds;
+    if (options_.has_bounds_of_each) bounds = bounds.subspan(program_.source->parameterOffset(e));
+    bounds = bounds.first(std::min(bounds.size(), givenParameters(e)));
     finder.bounds.assign(bounds.begin(), bounds.end());
     for (std::uint32_t p = 0; p < finder.bounds.size(); ++p) {
       finder.bounds[p].lower /= unitOf(e, p);

@@ -120,6 +120,7 @@ TEST(Intervals, AreNarrowWhereAnOperatorIsMonotone) {
   EXPECT_TRUE(isNear(of("sqrt(square(x0))", {{-1, 1}}), 0, 1));
   EXPECT_TRUE(isNear(of("x0 ^ 3", {{-1, 2}}), -1, 8));
   EXPECT_TRUE(isNear(of("x0 ^ 2", {{-1, 2}}), 0, 4));
+  EXPECT_GE(of("x0 ^ -2", {{-1, 2}}).low, 0.25 - 1e-14);
   EXPECT_TRUE(isNear(of("sin(x0)", {{0, 2}}), 0, 1));
   EXPECT_TRUE(isNear(of("cos(x0)", {{3, 4}}), -1, std::cos(4)));
   EXPECT_TRUE(isNear(of("acos(x0)", {{-1, 1}}), 0, std::acos(-1.0)));

@@ -195,7 +195,7 @@ TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
   ExpressionGenerator expressions(options);
   Random random(32);
   std::size_t shorter = 0, compared = 0;
-  for (int i = 0; i < 10'000; ++i) {
+  for (int i = 0; i < 2'000; ++i) {
     const Expression before = expressions.next();
     std::vector<Interval> ranges;
     for (int v = 0; v < 3; ++v) {
@@ -236,8 +236,8 @@ TEST(Shorten, EveryFormHasTheValueAndCostsNoMore) {
       }
     }
   }
-  EXPECT_GT(shorter, 5'000u);
-  EXPECT_GT(compared, 30'000u);
+  EXPECT_GT(shorter, 1'000u);
+  EXPECT_GT(compared, 6'000u);
 }
 
 }  // namespace

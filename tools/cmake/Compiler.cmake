@@ -2,8 +2,13 @@
 
 find_program(SRJIT_CCACHE ccache)
 if(SRJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without these it would keep nothing compiled with precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SRJIT_CCACHE})
+  # Without the sloppiness it would keep nothing compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    # The Python package takes the objects of the preset `release`, since paths count from the repository.
+    list(APPEND CMAKE_CXX_COMPILER_LAUNCHER CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_DEPEND=1)
+  endif()
+  list(APPEND CMAKE_CXX_COMPILER_LAUNCHER ${SRJIT_CCACHE})
 endif()
 
 # Nothing may be fused behind our back, in the float64 reference least of all: its bits are the oracle of every kernel.
@@ -63,7 +68,8 @@ if(SRJIT_COVERAGE)
   add_link_options(-fprofile-instr-generate)
 endif()
 
-if(SRJIT_STATIC)
+# The static command and the Python package need no unused sections; other builds have them for the same objects.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options(-ffunction-sections -fdata-sections)
 endif()
 

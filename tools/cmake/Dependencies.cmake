@@ -18,9 +18,9 @@ if(SRJIT_PYTHON)
 endif()
 find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
 
-# Debian has no static fmt; its header-only form is the same code.
+# Debian has no static fmt; its header-only form is the same code. (The Python package's wheel has the library beside it.)
 set(SRJIT_FMT fmt::fmt)
-if(SRJIT_STATIC)
+if(SRJIT_STATIC AND NOT SRJIT_PYTHON)
   set(SRJIT_FMT fmt::fmt-header-only)
 endif()
 

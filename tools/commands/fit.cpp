@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <llvm/ADT/StringRef.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,35 +19,6 @@ struct FitCommand {
   std::size_t refine = 0;
   std::vector<std::string> bounds;
 };
-
-/// Reads texts such as p0:0: and p1:-1:1, where a side without a number has no bound.
-std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, const std::vector<SourceLine>& lines) {
-  std::size_t parameters = 0;
-  for (const SourceLine& line : lines) {
-    if (line.ok()) parameters = std::max<std::size_t>(parameters, line.expression->parameterCount());
-  }
-  std::vector<ParameterBounds> bounds(parameters);
-  std::vector<std::size_t> places;
-  for (const std::string& text : texts) {
-    const auto check = [&](bool is_good, std::string_view why) {
-      if (!is_good) refuse("--bounds: {}: {}; expected P:LOWER:UPPER, such as p0:0:", text::inQuotes(text), why);
-    };
-    auto [name, sides] = llvm::StringRef(text).split(':');
-    std::size_t place = 0;
-    check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1, "it is not of this form");
-    check(place < parameters, "no expression has this parameter");
-    check(std::ranges::find(places, place) == places.end(), "the parameter occurs twice");
-    places.push_back(place);
-    const auto read = [&](llvm::StringRef side, double none) {
-      const Result<double> number = side.empty() ? none : parseNumber(side);
-      check(number && !std::isnan(*number), "a side is no number");
-      return *number;
-    };
-    bounds[place] = {read(sides.split(':').first, -HUGE_VAL), read(sides.split(':').second, HUGE_VAL)};
-    check(bounds[place].lower <= bounds[place].upper, "the lower bound is above the upper one");
-  }
-  return bounds;
-}
 
 /// The fit of one line.
 struct FittedLine {
@@ -177,7 +147,11 @@ ExitStatus runFit(const FitCommand& options) {
   evaluation.copies = options.starts;
   evaluation.compile.deferred = true;
   const std::vector<SourceLine>& lines = evaluation.lines;
-  fit_options.bounds = readBounds(options.bounds, lines);
+  std::size_t parameters = 0;
+  for (const SourceLine& line : lines) {
+    if (line.ok()) parameters = std::max<std::size_t>(parameters, line.expression->parameterCount());
+  }
+  fit_options.bounds = readBounds(options.bounds, parameters);
   return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
     std::vector<FittedLine> table(lines.size());
     const auto fit = [&](const Program& program, std::span<const std::size_t> part,
@@ -210,12 +184,9 @@ Runner defineFit(CLI::App& app) {
                "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
                "that give some, skip leaves these rows out");
   addCount(app, "--iterations", options->fit.iterations, "passes over the data for each start at most", 1, 1'000'000);
-  app.add_option("--bounds", options->bounds,
-                 "bounds of parameters, in all expressions: p0:0: for p0 of at least 0, p1:-1:1 for p1 from -1 to 1, "
-                 "p2::5 for p2 of at most 5; a start outside is moved to the bound")
-      ->type_name("P:LOWER:UPPER,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  addBoundsOption(app, options->bounds,
+                  "bounds of parameters, in all expressions: p0:0: for p0 of at least 0, p1:-1:1 for p1 from -1 to 1, "
+                  "p2::5 for p2 of at most 5; a start outside is moved to the bound");
   addNumber(app, "--tolerance", options->fit.loss_tolerance,
             "end where the next step would lower the loss by no more than this share of it")
       ->type_name("T");

@@ -381,6 +381,7 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
   for (const std::string& guess : options.guesses) text += "\nguess " + guess;
   for (const std::string& definition : options.definitions) text += "\ndefine " + definition;
   if (options.form) text += "\nform " + *options.form;
+  for (const std::string& bound : options.bounds) text += "\nbound " + bound;
   // These texts name columns.
   if (options.form || !(options.guesses.empty() && options.units.empty() && options.monotone.empty())) {
     for (const std::string& name : data.names.names()) text += "\ncolumn " + name;

@@ -75,6 +75,7 @@ struct SearchOptions {
   /// are no links.
   std::vector<std::string> guesses = {}, definitions = {};
   std::optional<std::string> form = {};
+  std::vector<std::string> bounds = {};  ///< of parameters of the form (readBounds() of tools/values.h)
   /// Units of columns and target (Dimensions::parse(); `target` stands for that), and "x:up,y:down" (parseTrends()).
   std::string units = {}, monotone = {};
   UnitConstants unit_constants = UnitConstants::kFree;  ///< those of `units`, as the next

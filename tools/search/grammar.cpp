@@ -277,7 +277,7 @@ std::optional<std::size_t> Grammar::admit(const TreeView& tree) const {
     is_writable = is_writable && use.is_writable;
     seen.add(use);
   }
-  if (!is_writable || complexity > room_ || (form() != nullptr && !form()->admits(tree.codes))) return {};
+  if (!is_writable || complexity > room_ || (form() != nullptr && !form()->admits(tree))) return {};
   for (std::size_t i = 0; seen.doubts != 0 && i < limits_.size(); ++i) {
     if ((seen.doubts & bitOf(i)) != 0 && !keeps(tree, limits_[i])) return {};
   }

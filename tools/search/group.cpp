@@ -97,7 +97,7 @@ void Group::submitFits(Batch& batch) const {
       const TreeView tree = batch.broods[i].children.trees[number];
       for (const Exponents exponents : waysToFit(tree)) {
         if (constantsIn(tree, exponents) == 0) continue;
-        fits.add(tree, exponents);
+        fits.add(tree, exponents, context_->grammars[batch.frame].form());
         batch.fitted.push_back({i, number, exponents});
       }
     }
@@ -151,6 +151,7 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     const std::vector<double> before(constants.begin(), constants.end());
     auto next = values.begin();
     forEachConstant(child, exponents, [&](std::size_t token) { constants[token] = *next++; });
+    if (grammar.form() != nullptr) grammar.form()->clamp(child.codes, constants);  // f32 rounds
     const Identity now = identityOf(child);
     // Exponents that were fitted may break units.
     loss = context_->handicaps[batch.frame].of(loss, child, grammar);

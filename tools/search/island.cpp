@@ -56,7 +56,9 @@ class Breeder {
     const int most = grammar_.isStrict() ? kStrictAttempts : kAttempts;
     for (int attempt = 0; attempt < most; ++attempt) {
       putChild(to.trees, random);
-      if (form != nullptr) form->repair(to.trees.openCodes());
+      if (form != nullptr && form->repair(to.trees.openCodes())) {
+        form->clamp(to.trees.openCodes(), to.trees.openConstants());
+      }
       const TreeView child = to.trees.open();
       if (const std::optional<std::size_t> complexity = grammar_.admit(child)) {
         const Identity identity = identityOf(child);

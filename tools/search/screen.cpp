@@ -9,13 +9,16 @@
 
 namespace srjit::search {
 
-void FitBatch::add(const TreeView& tree, Exponents exponents) {
+void FitBatch::add(const TreeView& tree, Exponents exponents, const Form* form) {
+  const std::vector<ParameterBounds> own =
+      form == nullptr ? std::vector<ParameterBounds>() : form->boundsOf(tree.codes);
   std::uint32_t parameters = 0;
   std::size_t done = 0;
   forEachConstant(tree, exponents, [&](std::size_t i) {
     trees.put(tree.part(done, i));
     trees.put(parameterCode(parameters++));
     starts.push_back(tree.constants[i]);
+    if (!own.empty()) bounds.push_back(own[i]);
     done = i + 1;
   });
   trees.put(tree.part(done, tree.size()));
@@ -146,7 +149,9 @@ Pending<Losses> Screen::submitLoss(const Trees& trees, std::size_t frame) const 
 
 Pending<Fits> Screen::submitFit(const FitBatch& batch, std::size_t frame, unsigned iterations) const {
   const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
-  return engine_.submitFit(program, data_[frame], batch.starts, {.loss = loss_, .iterations = iterations}).value();
+  const FitOptions options{
+      .loss = loss_, .iterations = iterations, .bounds = batch.bounds, .has_bounds_of_each = !batch.bounds.empty()};
+  return engine_.submitFit(program, data_[frame], batch.starts, options).value();
 }
 
 }  // namespace srjit::search

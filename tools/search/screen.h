@@ -12,16 +12,18 @@
 #include "tools/search/formulas/units.h"
 #include "tools/search/rows.h"
 #include "tools/search/trees/arrays.h"
+#include "tools/search/trees/form.h"
 
 namespace srjit::search {
 
 /// Trees with parameters in the place of constants, and the constants to start from.
 struct FitBatch {
   Trees trees;
-  std::vector<double> starts;  ///< of all trees, one after another
+  std::vector<double> starts;           ///< of all trees, one after another
+  std::vector<ParameterBounds> bounds;  ///< likewise, if they have a form with bounds
 
-  /// Those of a tree's constants that `exponents` chooses become parameters.
-  void add(const TreeView& tree, Exponents exponents);
+  /// Those of a tree's constants that `exponents` chooses become parameters, within the bounds of a form.
+  void add(const TreeView& tree, Exponents exponents, const Form* form = nullptr);
 };
 
 /// Datasets of an engine, one for each frame. A cheap handle to shared state; const members are thread-safe.

@@ -78,6 +78,8 @@ void checkOptions(const SearchOptions& options) {
     refuse("links are for losses of squared errors");
   }
   if (options.form && !areOfIdentity(options.links)) refuse("with a form of the formula there are no links");
+  if (!options.form && !options.bounds.empty())
+    refuse("bounds are of a template's parameters, but there is no template");
   if (options.top < 1) refuse("the front has at least 1 formula of a complexity");
   const LossInfo& loss = infoOf(options.loss.kind);
   if (options.loss.custom || canMinimise(loss)) return;
@@ -105,8 +107,8 @@ Grammar grammarOf(const SearchOptions& options, const DataView& data) {
     grammar.definitions.push_back(valueOfOption(parseDefinition(text), text, "--define"));
   }
   if (options.form) {
-    grammar.form =
-        std::make_shared<const Form>(valueOfOption(Form::parse(*options.form, data), *options.form, "--template"));
+    grammar.form = std::make_shared<const Form>(
+        valueOfOption(Form::parse(*options.form, data, options.bounds), *options.form, "--template"));
   }
   const std::size_t count = data.columns.size();
   if (!options.monotone.empty()) {
@@ -151,9 +153,10 @@ std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& 
                        grammar.complexityOf(guess.tokens()), grammar.room()));
     }
     if (!grammar.admits(guess.tokens())) {
-      refuseAt(failure(Errc::kInvalid,
-                       "the search makes no such formula: it breaks the units, the template, or a limit of columns or "
-                       "nesting"));
+      refuseAt(failure(
+          Errc::kInvalid,
+          "the search makes no such formula: it breaks the units, the template, its bounds, or a limit of columns or "
+          "nesting"));
     }
     guesses.push_back(std::move(guess));
   }

@@ -217,6 +217,29 @@ TEST(BoundedFits, FixedParametersLeaveTheOthersTheirStandardErrors) {
   expectSameBits(free.parameters, infinite.parameters, 1, "infinite bounds");
 }
 
+TEST(BoundedFits, ExpressionsMayHaveBoundsOfTheirOwn) {
+  Random random(4);
+  const Workload w = linearWorkload(random);
+  const Engine engine = cpuEngine(Precision::kF64);
+  const auto [data, program] = prepared(engine, w);
+  const std::vector<double> starts(10, 1);
+  std::vector<ParameterBounds> all;
+  std::vector<double> expected;
+  for (const Expression& expression : w.expressions) {
+    std::vector<ParameterBounds> own = drawnBounds(random);
+    own.resize(expression.parameterCount());
+    all.insert(all.end(), own.begin(), own.end());
+    const Program one = engine.compile(std::vector{expression});
+    const Fits fits = engine.fit(one, data, std::vector<double>(own.size(), 1), {.bounds = own}).value();
+    expected.insert(expected.end(), fits.parameters.begin(), fits.parameters.end());
+  }
+  expectSameBits(engine.fit(program, data, starts, {.bounds = all, .has_bounds_of_each = true}).value().parameters,
+                 expected, 1, "bounds of each");
+  all.pop_back();
+  EXPECT_THAT(engine.fit(program, data, starts, {.bounds = all, .has_bounds_of_each = true}).error().message,
+              testing::HasSubstr("9 bounds for 10 parameters"));
+}
+
 // Normal equations are too inexact here: the refinement must keep to the bounds, too. So must parameters in units.
 TEST(BoundedFits, ARefinedFitKeepsToTheBounds) {
   for (const double unit : {1.0, 0x1p600}) {

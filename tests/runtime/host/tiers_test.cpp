@@ -54,7 +54,7 @@ TEST_P(Tiers, AgreeOnEveryOperator) {
 // Values, gradients and fits; the tiers have one front end each.
 TEST_P(Tiers, AgreeOnExpressionsAsTheyAreWritten) {
   const Engine engine = this->engine();
-  Workload w = workload(4, 300, 260);
+  Workload w = workload(4, 100, 260);
   const Dataset data = engine.upload(w.view()).value();
   const auto compiled = [&](Tier tier, bool simplify) {
     return engine.compile(w.expressions, {.tier = tier, .simplify = simplify});

@@ -156,7 +156,7 @@ RowSet noisyLine(std::size_t count, std::uint64_t seed) {
 }
 
 // By 5 % of the loss, small tables had sines of large frequencies.
-TEST(Choice, OfSmallNoisyTablesIsTheLaw) {
+TEST(ChoiceSlow, OfSmallNoisyTablesIsTheLaw) {
   const Expression law = infix("4 * x0 - 2");
   int laws = 0;
   for (const std::size_t count : {std::size_t{32}, std::size_t{47}}) {

@@ -56,8 +56,7 @@ TEST(Form, TreesKeepItWhateverBreedingDoes) {
       breed(island, grammar, {.population = 60, .offspring = 200}, 5, brood);
       for (std::size_t i = 0; i < brood.children.size(); ++i, ++made) {
         const Expression tree = expressionOf(brood.children.trees[i]);
-        ASSERT_TRUE(options.form->admits(brood.children.trees[i].codes))
-            << text << ": " << print(tree, Language::kInfix);
+        ASSERT_TRUE(options.form->admits(brood.children.trees[i])) << text << ": " << print(tree, Language::kInfix);
         brood.children.traits[i].loss = static_cast<double>(i % 17);
       }
       survive(island, brood.children, {.population = 60, .offspring = 200});
@@ -80,7 +79,7 @@ TEST(Form, PartsAreWhatItsFunctionsStandFor) {
       const std::span<const Token> own = whole.tokens().subspan(begin, end - begin);
       joined += print(Expression::create({own.begin(), own.end()}).value(), Language::kInfix, rows.names) + "; ";
     }
-    return joined + (form.admits(tree[0].codes) ? "admitted" : "other columns");
+    return joined + (form.admits(tree[0]) ? "admitted" : "other columns");
   };
   EXPECT_EQ(partsOf("a/b + 2*sin(c)"), "a / b; sin(c); admitted");
   EXPECT_EQ(partsOf("a + b*a + 7*c"), "a + b * a; c; admitted");
@@ -101,7 +100,7 @@ TEST(Form, ASearchKeepsItAndFindsTheConstantOfEachKind) {
   for (const Formula& formula : found.state.front.formulas()) {
     Trees tree;
     tree.add(formula.expression.tokens());
-    EXPECT_TRUE(form.admits(tree[0].codes)) << print(formula.expression, Language::kInfix, rows.names);
+    EXPECT_TRUE(form.admits(tree[0])) << print(formula.expression, Language::kInfix, rows.names);
   }
   EXPECT_LT(found.state.front.best()->loss, 1e-20)
       << print(found.state.front.best()->expression, Language::kInfix, rows.names);
@@ -141,11 +140,54 @@ TEST(Form, NamesOfColumnsMayStandInBackquotes) {
   ASSERT_EQ(form.functions(), 2U);
   Trees tree;
   tree.add(parse("(x0 + x1) * x0 + if(x3 - 1.5, if(x3 - 3, 1, 1), 1) * x2", Language::kInfix).value().tokens());
-  EXPECT_FALSE(form.admits(tree[0].codes)) << "the outer condition is that of the largest values";
+  EXPECT_FALSE(form.admits(tree[0])) << "the outer condition is that of the largest values";
   Trees made;
   form.write(made, [&](std::size_t k) { made.put(variableCode(k == 0 ? 1 : 2)); });
   EXPECT_EQ(print(expressionOf(made.open()), Language::kInfix), "x1 * x0 + if(x3 - 3, 1, if(x3 - 1.5, 1, 1)) * x2");
-  EXPECT_TRUE(form.admits(made.open().codes));
+  EXPECT_TRUE(form.admits(made.open()));
+}
+
+/// What a formula adds for one more of a column, over rows in which that is the same.
+double slopeOf(const Expression& formula, std::size_t column, double kind) {
+  std::vector<double> row = {1.25, 1.5, 1.75, kind};
+  const double before = evaluateReference(formula, row, {});
+  row[column] += 1;
+  return evaluateReference(formula, row, {}) - before;
+}
+
+TEST(Bounds, HoldInEveryFormulaOfTheFront) {
+  RowSet rows = rowsOf(4, 200, [](const std::vector<double>&) { return 0.0; });
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double kind = rows.columns[3][r] = static_cast<double>(r % 2);
+    rows.target[r] = 3 * rows.columns[1][r] + (kind == 0 ? -2 : 4) * rows.columns[2][r] + std::exp(rows.columns[0][r]);
+  }
+  SearchOptions options = smallOptions();
+  options.generations = 12;
+  options.form = "f(x0) + p0*x1 + p1[x3]*x2";
+  const SearchResult free = search(rows.view(), options).value();
+  EXPECT_NEAR(slopeOf(free.state.front.chosen()->expression, 1, 0), 3, 1e-9);
+  EXPECT_NEAR(slopeOf(free.state.front.chosen()->expression, 2, 0), -2, 1e-9);
+  options.bounds = {"p0:2:2.345", "p1:0:"};
+  for (const double held_out : {0.0, 0.25}) {
+    options.held_out = held_out;
+    const SearchResult found = search(rows.view(), options).value();
+    for (const Formula& formula : found.state.front.formulas()) {
+      if (formula.expression.variableCount() < 4) continue;  // the constant
+      const double slope = slopeOf(formula.expression, 1, 0);
+      EXPECT_TRUE(slope >= 2 - 1e-12 && slope <= 2.345 + 1e-12) << print(formula.expression, Language::kInfix);
+      for (const double kind : {0.0, 1.0}) {
+        EXPECT_GE(slopeOf(formula.expression, 2, kind), -1e-12) << print(formula.expression, Language::kInfix);
+      }
+    }
+    const Expression& best = found.state.front.best()->expression;
+    EXPECT_NEAR(slopeOf(best, 1, 0), 2.345, 1e-12) << print(best, Language::kInfix);
+    EXPECT_NEAR(slopeOf(best, 2, 0), 0, 1e-12) << print(best, Language::kInfix);
+    EXPECT_GT(slopeOf(best, 2, 1), 3) << print(best, Language::kInfix);
+  }
+  options.bounds = {"p2:0:"};
+  EXPECT_THAT(refusalOf(options, rows), HasSubstr("--bounds: 'p2:0:': no expression has this parameter"));
+  options.form.reset();
+  EXPECT_THAT(refusalOf(options, rows), HasSubstr("there is no template"));
 }
 
 TEST(Definition, StandsInNewTreesAsAWhole) {
@@ -175,7 +217,7 @@ TEST(Definition, StandsInNewTreesAsAWhole) {
   EXPECT_GT(quotients, 20U);
 }
 
-TEST(Definition, ASearchUsesItSooner) {
+TEST(DefinitionSlow, ASearchUsesItSooner) {
   const RowSet rows =
       rowsOf(3, 300, [](const std::vector<double>& x) { return x[2] * std::tanh(x[0] / (x[0] + x[1] * x[1])) + x[1]; });
   SearchOptions options = smallOptions();
@@ -316,6 +358,7 @@ TEST(Knowledge, IsPartOfTheFingerprint) {
   addWith([](SearchOptions& options) { options.guesses = {"a"}; });
   addWith([](SearchOptions& options) { options.definitions = {"a"}; });
   addWith([](SearchOptions& options) { options.form = "a"; });
+  addWith([](SearchOptions& options) { options.bounds = {"p0:0:"}; });
   addWith([](SearchOptions& options) { options.top = 2; });
   addWith([](SearchOptions& options) { options.units = "a:m"; });
   addWith([](SearchOptions& options) { options.monotone = "a:up"; });

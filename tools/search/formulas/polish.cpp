@@ -158,13 +158,25 @@ void Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   for (const Variant& variant : variants) {
     batch.trees.add(variant.tree);
     batch.starts.insert(batch.starts.end(), variant.values.begin(), variant.values.end());
+    if (rules_.grammar.form() == nullptr) continue;
+    Trees whole;
+    whole.add(closed(variant).tokens());
+    std::vector<ParameterBounds> bounds = rules_.grammar.form()->boundsOf(whole[0].codes);
+    bounds.resize(variant.tree.size());
+    for (std::size_t i = 0; i < variant.tree.size(); ++i) {
+      if (variant.tree[i].kind == Token::Kind::kParameter) batch.bounds.push_back(bounds[i]);
+    }
   }
   const Program program = engine_.compile(batch.trees.view(), {.deferred = true}).value();
-  const Fits fits =
-      engine_
-          .fit(program, *fitted_, batch.starts,
-               {.loss = rules_.loss, .iterations = passes, .loss_tolerance = 1e-14, .step_tolerance = 1e-15})
-          .value();
+  const Fits fits = engine_
+                        .fit(program, *fitted_, batch.starts,
+                             {.loss = rules_.loss,
+                              .iterations = passes,
+                              .loss_tolerance = 1e-14,
+                              .step_tolerance = 1e-15,
+                              .bounds = batch.bounds,
+                              .has_bounds_of_each = rules_.grammar.form() != nullptr})
+                        .value();
   std::size_t at = 0;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     Variant& variant = variants[v];

@@ -74,6 +74,9 @@ void addKnowledgeOptions(CLI::App& app, SearchOptions& options) {
          "the form of all formulas: functions of columns that are searched, constants p0, p1, ..., and p0[COLUMN], "
          "one for each value of a column: 'f(a, b) + p0[kind]*g(c)'")
       ->type_name("FORM");
+  addBoundsOption(app, options.bounds,
+                  "bounds of a template's parameters in all formulas: p0:0: for p0 of at least 0, p1:-1:1 for p1 from "
+                  "-1 to 1");
   app.add_option("--units", options.units,
                  "units of columns and of the target, such as mass:kg,force:kg*m/s^2; a column without one is a number")
       ->type_name("NAME:UNIT,...");

@@ -88,6 +88,9 @@ class Trees {
   std::span<std::int32_t> openCodes() noexcept {
     return std::span(codes_).subspan(begin(size()), used_ - begin(size()));
   }
+  std::span<double> openConstants() noexcept {
+    return std::span(constants_).subspan(begin(size()), used_ - begin(size()));
+  }
   void close() { offsets_.push_back(static_cast<std::int64_t>(used_)); }
   void drop() noexcept { used_ = begin(size()); }
 

@@ -11,6 +11,7 @@
 #include "ir/text/words.h"
 #include "tools/search/rows.h"
 #include "tools/search/trees/names.h"
+#include "tools/values.h"
 
 namespace srjit::search {
 namespace {
@@ -67,7 +68,7 @@ Result<std::uint32_t> columnOf(std::string_view text, const TextRange& range, co
   return errorAt(text, range, fmt::format("{} is no column", text::inQuotes(textOf(text, range))));
 }
 
-/// A constant for each value of a column: nested conditions, with a number between two values in each.
+/// A constant for each value of a column, each as p0: nested conditions, with a number between two values in each.
 Result<std::vector<Token>> constantByKind(std::string_view text, const TextRange& range, const DataView& data) {
   const Result<std::uint32_t> column = columnOf(text, range, data);
   if (!column) return column.error();
@@ -86,9 +87,9 @@ Result<std::vector<Token>> constantByKind(std::string_view text, const TextRange
   std::vector<Token> tokens;
   for (std::size_t k = kinds.size() - 1; k > 0; --k) {
     tokens.insert(tokens.end(), {Token::variable(*column), Token::constant(std::midpoint(kinds[k - 1], kinds[k])),
-                                 Token::operation(Op::kSub), Token::constant(1)});
+                                 Token::operation(Op::kSub), Token::parameter(0)});
   }
-  tokens.push_back(Token::constant(1));
+  tokens.push_back(Token::parameter(0));
   tokens.insert(tokens.end(), kinds.size() - 1, Token::operation(Op::kIf));
   return tokens;
 }
@@ -129,7 +130,7 @@ Result<Definition> parseDefinition(std::string_view text) {
   return Definition{names.size(), {parsed->tokens().begin(), parsed->tokens().end()}};
 }
 
-Result<Form> Form::parse(std::string_view text, const DataView& data) {
+Result<Form> Form::parse(std::string_view text, const DataView& data, const std::vector<std::string>& bounds) {
   Form form;
   form.variables_ = data.columns.size();
   std::string plain(text);
@@ -177,15 +178,17 @@ Result<Form> Form::parse(std::string_view text, const DataView& data) {
     }
     parameters.push_back(parsed->tokens()[i].index);
   }
+  const std::vector<ParameterBounds> read = readBounds(bounds, parsed->parameterCount());
   for (const Token& token : parsed->tokens()) {
     const auto kind = std::ranges::find_if(
         kinds, [&](const auto& one) { return token.kind == Token::Kind::kParameter && one.first == token.index; });
-    if (kind != kinds.end()) {
-      form.tokens_.insert(form.tokens_.end(), kind->second.begin(), kind->second.end());
-    } else {
-      form.tokens_.push_back(token.kind == Token::Kind::kParameter ? Token::constant(1) : token);
+    for (const Token& part : kind == kinds.end() ? std::vector{token} : kind->second) {
+      const bool is_parameter = part.kind == Token::Kind::kParameter;
+      const ParameterBounds& own = form.bounds_.emplace_back(is_parameter ? read[token.index] : ParameterBounds{});
+      form.tokens_.push_back(is_parameter ? Token::constant(std::clamp(1.0, own.lower, own.upper)) : part);
     }
   }
+  if (bounds.empty()) form.bounds_.clear();
   return form;
 }
 
@@ -220,9 +223,37 @@ bool Form::forEachForeign(std::span<const std::int32_t> codes, const Use& use) c
   return true;
 }
 
-bool Form::admits(std::span<const std::int32_t> codes) const {
+std::vector<ParameterBounds> Form::boundsOf(std::span<const std::int32_t> codes) const {
+  std::vector<Part> parts;
+  if (bounds_.empty() || !matches(codes, parts)) return {};
+  std::vector<ParameterBounds> all(codes.size());
+  std::size_t at = 0;
+  for (std::size_t t = 0; t < tokens_.size(); ++t) {
+    const bool is_function = tokens_[t].kind == Token::Kind::kVariable && tokens_[t].index >= variables_;
+    if (is_function) {
+      at = parts[tokens_[t].index - variables_].end;
+    } else {
+      all[at++] = bounds_[t];
+    }
+  }
+  return all;
+}
+
+void Form::clamp(std::span<const std::int32_t> codes, std::span<double> constants) const {
+  const std::vector<ParameterBounds> bounds = boundsOf(codes);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    constants[i] = std::clamp(constants[i], bounds[i].lower, bounds[i].upper);
+  }
+}
+
+bool Form::admits(const TreeView& tree) const {
   bool is_own = true;
-  return forEachForeign(codes, [&](auto&&...) { is_own = false; }) && is_own;
+  if (!forEachForeign(tree.codes, [&](auto&&...) { is_own = false; }) || !is_own) return false;
+  const std::vector<ParameterBounds> bounds = boundsOf(tree.codes);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    if (!(tree.constants[i] >= bounds[i].lower && tree.constants[i] <= bounds[i].upper)) return false;
+  }
+  return true;
 }
 
 bool Form::repair(std::span<std::int32_t> codes) const {

@@ -16,6 +16,7 @@
 #include "ir/expression.h"
 #include "ir/text.h"
 #include "runtime/data_view.h"
+#include "runtime/fit_options.h"
 #include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
@@ -40,7 +41,9 @@ class Form {
   /// kInvalid), with the place: text that is no expression, a function or a parameter twice, no
   /// function, arguments that are not columns, a
   /// column of more than kMostKinds values, or of one.
-  static Result<Form> parse(std::string_view text, const DataView& data);
+  /// `bounds`: texts of readBounds() for parameters, and for every constant of one that depends on a column. Throws an
+  /// ErrorException for texts that it refuses.
+  static Result<Form> parse(std::string_view text, const DataView& data, const std::vector<std::string>& bounds = {});
 
   /// A part of a tree that a function stands for: tokens `begin` up to `end`.
   struct Part {
@@ -53,8 +56,12 @@ class Form {
 
   /// Whether a tree is of this form, whatever its columns and numbers. If so, `parts` has what functions stand for.
   bool matches(std::span<const std::int32_t> codes, std::vector<Part>& parts) const;
-  /// Whether it is of this form, with functions of their columns.
-  bool admits(std::span<const std::int32_t> codes) const;
+  /// Whether it is of this form, with functions of their columns and parameters within their bounds.
+  bool admits(const TreeView& tree) const;
+  /// The bounds of a tree's numbers, by token; empty if there are none, or the tree is not of this form.
+  std::vector<ParameterBounds> boundsOf(std::span<const std::int32_t> codes) const;
+  /// Moves the numbers of a tree to their bounds.
+  void clamp(std::span<const std::int32_t> codes, std::span<double> constants) const;
   /// Gives the functions of a tree columns of their own for others. False if the tree is not of this form.
   bool repair(std::span<std::int32_t> codes) const;
   /// Puts the form to the open tree of `to`; `put(k)` puts what function k stands for.
@@ -75,6 +82,7 @@ class Form {
 
   std::size_t variables_ = 0;
   std::vector<Token> tokens_;
+  std::vector<ParameterBounds> bounds_;              ///< by token; empty if there are none
   std::vector<std::vector<std::uint32_t>> columns_;  ///< by function, ascending
 };
 
