@@ -202,10 +202,13 @@ Set forward(const Columns& columns, std::size_t most) {
     const double square = Columns::dot(basis, basis);
     const double factor = Columns::dot(basis, rest) / square;
     std::ranges::fill(along, 0.0);
-    for (std::size_t r = 0; r < rest.size(); ++r) Columns::addTo(along, rowOf(r), basis[r] / square);
-    for (std::size_t t = 0; t < count; ++t) squares[t] -= along[t] * along[t] * square;
+    for (std::size_t r = 0; r < rest.size(); ++r) Columns::addTo(along, rowOf(r), basis[r]);
+    for (double& part : along) part /= square;
+    std::ranges::fill(squares, 0.0);
     for (std::size_t r = 0; r < rest.size(); ++r) {
-      Columns::addTo(rowOf(r), along, -basis[r]);
+      const std::span<double> row = rowOf(r);
+      Columns::addTo(row, along, -basis[r]);
+      for (std::size_t t = 0; t < count; ++t) squares[t] += row[t] * row[t];
       rest[r] -= factor * basis[r];
     }
   }
