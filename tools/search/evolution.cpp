@@ -241,8 +241,11 @@ SearchEnd Run::dropGeneration(SearchState& complete, const Groups& groups) {
 }
 
 SearchEnd Run::run() {
-  const GroupContext context{setup_.grammars, setup_.handicaps,        setup_.screen,      options_.island,
-                             options_.seed,   options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
+  std::vector<Backsolver> backsolvers;
+  for (std::size_t frame = 0; frame < setup_.frames.size(); ++frame) backsolvers.emplace_back(setup_, frame);
+  const GroupContext context{setup_.grammars,         setup_.handicaps,   backsolvers,
+                             setup_.screen,           options_.island,    options_.seed,
+                             options_.fit_iterations, options_.fit_share, timekeeper_.ended()};
   // A constant may be enough, and a search that is resumed may have reached its limits.
   if (const std::optional<SearchEnd> end = reason()) {
     if (options_.checkpoint) timekeeper_.onCaller([&] { options_.checkpoint(state_, true); });

@@ -56,7 +56,7 @@ void Group::begin(Batch& batch) const {
       std::size_t{0}, batch.islands.size(),
       [&](std::size_t i) {
         breed((*islands_)[batch.islands[i]], context_->grammars[batch.frame], context_->island, context_->seed,
-              batch.broods[i]);
+              batch.broods[i], &context_->backsolvers[batch.frame]);
       },
       breeding);
   if (context_->ended.stop_requested()) throwError(stoppedByCaller());

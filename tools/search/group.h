@@ -12,13 +12,15 @@
 #include "tools/search/formulas/handicap.h"
 #include "tools/search/island.h"
 #include "tools/search/screen.h"
+#include "tools/search/trees/backsolver.h"
 
 namespace srjit::search {
 
 /// What all groups of a search share. Borrowed; must not change.
 struct GroupContext {
-  std::span<const Grammar> grammars;    ///< by frame, within its wrapper
-  std::span<const Handicap> handicaps;  ///< by frame
+  std::span<const Grammar> grammars;        ///< by frame, within its wrapper
+  std::span<const Handicap> handicaps;      ///< by frame
+  std::span<const Backsolver> backsolvers;  ///< by frame
   const Screen& screen;
   IslandOptions island;
   std::uint64_t seed;

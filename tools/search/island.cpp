@@ -15,6 +15,7 @@
 #include <llvm/ADT/DenseSet.h>
 
 #include "ir/mix.h"
+#include "tools/search/trees/backsolver.h"
 #include "tools/search/trees/variation.h"
 
 namespace srjit::search {
@@ -25,6 +26,7 @@ constexpr int kStrictAttempts = 24;      // the same for a grammar that admits f
 constexpr double kCrossover = 0.4;       // of the children
 constexpr double kSecondMutation = 0.3;  // of those that are mutated
 constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
+constexpr double kBacksolved = 0.02;     // of the children
 constexpr std::size_t kTournament = 4;
 constexpr std::size_t kBlock = 64;            // children that one task breeds
 constexpr double kFreshBlood = 0.02;          // random trees among the children
@@ -48,7 +50,8 @@ std::size_t chooseParent(const Individuals& population, Random& random) {
 /// Makes children of an island's population, one after another. Its memory is used again.
 class Breeder {
  public:
-  Breeder(const Individuals& population, const Grammar& grammar) : population_(population), grammar_(grammar) {}
+  Breeder(const Individuals& population, const Grammar& grammar, const Backsolver* backsolver)
+      : population_(population), grammar_(grammar), backsolver_(backsolver) {}
 
   /// Adds a child that the grammar admits, if one is found.
   void addChild(Individuals& to, Random random) {
@@ -80,6 +83,13 @@ class Breeder {
       return grammar_.form() == nullptr ? put(0) : grammar_.form()->write(to, put);
     }
     const TreeView mother = population_.trees[chooseParent(population_, random)];
+    if (backsolver_ != nullptr && random.chance(kBacksolved)) {
+      const TreeView fathers[] = {population_.trees[chooseParent(population_, random)],
+                                  population_.trees[chooseParent(population_, random)]};
+      if (const std::optional<Edit> solved = backsolver_->solve(mother, fathers, random, tokens_)) {
+        return to.put(mother, *solved);
+      }
+    }
     std::optional<Edit> first;
     if (random.chance(kCrossover)) {
       first = crossover(mother, population_.trees[chooseParent(population_, random)], random);
@@ -95,6 +105,7 @@ class Breeder {
 
   const Individuals& population_;
   const Grammar& grammar_;
+  const Backsolver* backsolver_;
   Trees between_, tokens_;  ///< a child between two changes; the tokens of a change
 };
 
@@ -243,13 +254,13 @@ void Individuals::add(const TreeView& tree, const Traits& of) {
   traits.push_back(of);
 }
 
-void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
-           Brood& brood) {
+void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed, Brood& brood,
+           const Backsolver* backsolver) {
   const std::uint64_t base = combine(combine(seed, island.number), island.generation);
   brood.blocks.resize((options.offspring + kBlock - 1) / kBlock);
   tbb::parallel_for(std::size_t{0}, brood.blocks.size(), [&](std::size_t b) {
     brood.blocks[b].clear();
-    Breeder breeder(island.population, grammar);
+    Breeder breeder(island.population, grammar, backsolver);
     const std::size_t end = std::min((b + 1) * kBlock, options.offspring);
     for (std::size_t c = b * kBlock; c < end; ++c) breeder.addChild(brood.blocks[b], Random(combine(base, c)));
   });

@@ -40,6 +40,8 @@ struct Brood {
   std::vector<Individuals> blocks = {};  ///< of which `children` are copies
 };
 
+class Backsolver;
+
 /// Plain data: a checkpoint is the islands as they are between two generations.
 struct Island {
   std::size_t number = 0;
@@ -61,9 +63,10 @@ struct IslandOptions {
 /// The offspring of one generation, without losses: mutants and crossings of parents from the population, or random
 /// trees where it is empty. None is the same formula (identity.h) as one before it or in the population, unless it is
 /// simpler, so there may be fewer than asked for. Depends on the island, the options and `seed`, and not on the number
-/// of threads. They become the children of `brood`. Uses all threads of TBB's arena.
-void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed,
-           Brood& brood);
+/// of threads. With a `backsolver` of the island's frame, one of 50 children has a subtree that it solved. They become
+/// the children of `brood`. Uses all threads of TBB's arena.
+void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed, Brood& brood,
+           const Backsolver* backsolver = nullptr);
 
 /// Chooses the survivors of the population and of `newcomers`. Each complexity is a niche (J.-B. Mouret, J. Clune,
 /// "Illuminating search spaces by mapping elites", arXiv 1504.04909): first the best of each niche survive, then the

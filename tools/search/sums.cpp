@@ -24,13 +24,6 @@ using Tokens = std::vector<Token>;
 
 void append(Tokens& to, std::span<const Token> tokens) { to.insert(to.end(), tokens.begin(), tokens.end()); }
 
-/// A term: what it computes, and the power of one column that it is, if it is one.
-struct Term {
-  Tokens tokens;
-  std::uint32_t column = 0, power = kNoPower;
-  bool of_target = false;  ///< whether it is multiplied by the target
-};
-
 /// x^power, by squaring.
 void appendPower(Tokens& to, std::span<const Token> x, std::uint32_t power) {
   if (power == 1) return append(to, x);
@@ -67,7 +60,7 @@ class Library {
   }
 
   void add(Term term) {
-    if (terms_.size() >= kMostTerms || !grammar_.admits(term.tokens)) return;
+    if ((terms_.size() >= kMostTerms && term.power != 1) || !grammar_.admits(term.tokens)) return;
     terms_.push_back(std::move(term));
   }
 
@@ -92,8 +85,13 @@ class Library {
           }
         }
         addBinary(power(x, 1), power(y, 1), Op::kDiv);
+        if (x < y) addSquareOfDifference(x, y);
       }
     }
+  }
+
+  void addSquareOfDifference(std::uint32_t x, std::uint32_t y) {
+    add({{Token::variable(x), Token::variable(y), Token::operation(Op::kSub), Token::operation(Op::kSquare)}});
   }
 
   void addFunctions(Op op, std::uint32_t x, std::uint32_t columns) {
@@ -105,6 +103,7 @@ class Library {
     add({of(power(x, 1))});
     if (columns > kFewColumns) return;
     add({of(power(x, 2))});
+    if (op == Op::kExp) add({of({Token::variable(x), Token::operation(Op::kNeg)})});
     for (std::uint32_t y = 0; y < columns; ++y) {
       addBinary(of(power(x, 1)), power(y, 1), Op::kMul);
       if (y > x) addBinary(of(power(x, 1)), of(power(y, 1)), Op::kMul);
@@ -115,103 +114,103 @@ class Library {
   std::vector<Term> terms_;
 };
 
-/// Rows at equal distances, at most kMostRows of those that count, with the columns and the target of the frame. A
-/// scaled target is near 1, but not centred: that of a ratio would be no ratio of few terms.
-RowSet someOf(const SearchSetup& setup, const Frame& frame) {
-  const RowSet& rows = setup.fitted;
-  std::vector<std::size_t> counting, chosen;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    if (rows.weightOf(r) > 0) counting.push_back(r);
-  }
-  const std::size_t count = std::min(counting.size(), kMostRows);
-  for (std::size_t i = 0; i < count; ++i) chosen.push_back(counting[i * counting.size() / count]);
-  RowSet some = gatherRows(rows.view(), chosen);
-  some.target = frame.link->targetOf(some.target);
-  const int exponent = setup.is_scaled ? standardise(some.target, some).exponent : 0;
-  for (double& y : some.target) y = std::ldexp(y, -exponent);
-  if (frame.in_units) some.columns = setup.units.divide(some.columns);
-  return some;
-}
-
 /// Terms by rows, each less its mean and with the root of its row's weight, so that sums of products are those of
 /// least squares with a constant.
 class Columns {
  public:
-  Columns(const RowSet& rows) : rows_(rows), total_(0) {
+  /// `values`: by row and term. Rows without weight may have any values.
+  Columns(const RowSet& rows, std::vector<double> values)
+      : values_(std::move(values)), means_(values_.size() / rows.size()), squares_(means_.size()) {
+    double total = 0;
+    for (std::size_t r = 0; r < rows.size(); ++r) total += rows.weightOf(r);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      total_ += rows.weightOf(r);
-      roots_.push_back(std::sqrt(rows.weightOf(r)));
+      target_mean_ += rows.weightOf(r) * rows.target[r] / total;
+      addTo(means_, row(r), rows.weightOf(r) / total);
     }
-    target_ = centred(rows.target, target_mean_);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const double root = std::sqrt(rows.weightOf(r));
+      target_.push_back(root * (rows.target[r] - target_mean_));
+      const std::span<double> own = std::span(values_).subspan(r * size(), size());
+      if (root == 0) std::ranges::fill(own, 0.0);
+      for (std::size_t t = 0; t < size() && root != 0; ++t) {
+        own[t] = root * (own[t] - means_[t]);
+        squares_[t] += own[t] * own[t];
+      }
+    }
+    for (std::size_t t = 0; t < size(); ++t) {
+      const bool varies = squares_[t] > kDependent * means_[t] * means_[t] * total;
+      if (!varies || !std::isfinite(squares_[t])) squares_[t] = 0;
+    }
   }
 
-  /// Whether the term varies and is finite; then it is added.
-  bool add(std::span<const double> values) {
-    double mean = 0;
-    std::vector<double> column = centred(values, mean);
-    const double square = dot(column, column);
-    if (!std::isfinite(square) || !(square > kDependent * mean * mean * total_)) return false;
-    columns_.push_back(std::move(column));
-    means_.push_back(mean);
-    squares_.push_back(square);
-    return true;
-  }
-
-  std::size_t size() const noexcept { return columns_.size(); }
+  std::size_t size() const noexcept { return means_.size(); }
+  std::span<const double> values() const noexcept { return values_; }
+  std::span<const double> row(std::size_t r) const noexcept { return std::span(values_).subspan(r * size(), size()); }
+  std::vector<double> column(std::size_t term) const { return columnOf(values_, term); }
   std::span<const double> target() const noexcept { return target_; }
-  std::span<const double> operator[](std::size_t term) const noexcept { return columns_[term]; }
-  double square(std::size_t term) const noexcept { return squares_[term]; }
+  /// 0 for terms that are not finite or constant, which no set may have.
+  std::span<const double> squares() const noexcept { return squares_; }
   double mean(std::size_t term) const noexcept { return means_[term]; }
   double targetMean() const noexcept { return target_mean_; }
+
+  std::vector<double> columnOf(std::span<const double> values, std::size_t term) const {
+    std::vector<double> column;
+    for (std::size_t i = term; i < values.size(); i += size()) column.push_back(values[i]);
+    return column;
+  }
 
   static double dot(std::span<const double> x, std::span<const double> y) {
     return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
   }
-
- private:
-  std::vector<double> centred(std::span<const double> values, double& mean) const {
-    mean = 0;
-    for (std::size_t r = 0; r < values.size(); ++r) mean += rows_.weightOf(r) * values[r] / total_;
-    std::vector<double> column(values.size());
-    for (std::size_t r = 0; r < values.size(); ++r) column[r] = roots_[r] * (values[r] - mean);
-    return column;
+  /// to += factor * row, in a loop that compilers vectorise.
+  static void addTo(std::span<double> to, std::span<const double> row, double factor) {
+    if (factor == 0) return;
+    for (std::size_t t = 0; t < to.size(); ++t) to[t] += factor * row[t];
   }
 
-  const RowSet& rows_;
-  double total_, target_mean_ = 0;
-  std::vector<double> roots_, target_;
-  std::vector<std::vector<double>> columns_;
-  std::vector<double> means_, squares_;
+ private:
+  std::vector<double> values_, means_, squares_, target_;
+  double target_mean_ = 0;
 };
 
 using Set = std::vector<std::size_t>;  // of terms, in any order
 
 /// The set that grows by the term which explains most of the rest.
 Set forward(const Columns& columns, std::size_t most) {
-  std::vector<std::vector<double>> left(columns.size());
-  for (std::size_t t = 0; t < columns.size(); ++t) left[t].assign(columns[t].begin(), columns[t].end());
-  std::vector<double> rest(columns.target().begin(), columns.target().end());
+  const std::size_t count = columns.size();
+  std::vector<double> left(columns.values().begin(), columns.values().end());  // of terms, without those of the set
+  std::vector<double> rest(columns.target().begin(), columns.target().end()), both(count), along(count);
+  std::vector<double> squares(columns.squares().begin(), columns.squares().end());
+  const auto rowOf = [&](std::size_t r) { return std::span(left).subspan(r * count, count); };
   const double all = Columns::dot(rest, rest);
   Set set;
   while (set.size() < most && Columns::dot(rest, rest) > kExact * all) {
+    std::ranges::fill(both, 0.0);
+    for (std::size_t r = 0; r < rest.size(); ++r) Columns::addTo(both, rowOf(r), rest[r]);
     std::optional<std::size_t> best;
     double most_gain = 0;
-    for (std::size_t t = 0; t < columns.size(); ++t) {
-      const double square = Columns::dot(left[t], left[t]), both = Columns::dot(left[t], rest);
-      if (!(square > kDependent * columns.square(t)) || !(both * both / square > most_gain)) continue;
-      most_gain = both * both / square;
+    for (std::size_t t = 0; t < count; ++t) {
+      const double gain = both[t] * both[t] / squares[t];
+      if (!(squares[t] > kDependent * columns.squares()[t]) || !(gain > most_gain)) continue;
+      most_gain = gain;
       best = t;
     }
     if (!best) break;
     set.push_back(*best);
-    const std::vector<double> basis = left[*best];
+    if (set.size() == most) break;
+    const std::vector<double> basis = columns.columnOf(left, *best);
     const double square = Columns::dot(basis, basis);
-    const auto removeFrom = [&](std::vector<double>& column) {
-      const double factor = Columns::dot(basis, column) / square;
-      for (std::size_t r = 0; r < column.size(); ++r) column[r] -= factor * basis[r];
-    };
-    removeFrom(rest);
-    for (std::vector<double>& column : left) removeFrom(column);
+    const double factor = Columns::dot(basis, rest) / square;
+    std::ranges::fill(along, 0.0);
+    for (std::size_t r = 0; r < rest.size(); ++r) Columns::addTo(along, rowOf(r), basis[r]);
+    for (double& part : along) part /= square;
+    std::ranges::fill(squares, 0.0);
+    for (std::size_t r = 0; r < rest.size(); ++r) {
+      const std::span<double> row = rowOf(r);
+      Columns::addTo(row, along, -basis[r]);
+      for (std::size_t t = 0; t < count; ++t) squares[t] += row[t] * row[t];
+      rest[r] -= factor * basis[r];
+    }
   }
   return set;
 }
@@ -227,7 +226,7 @@ Solution solve(const Columns& columns, const Set& set) {
   std::vector<std::vector<double>> q(k);
   std::vector<double> upper(k * k), inverse(k * k), rhs(k);
   for (std::size_t j = 0; j < k; ++j) {
-    q[j].assign(columns[set[j]].begin(), columns[set[j]].end());
+    q[j] = columns.column(set[j]);
     // Twice is enough (W. Kahan, after B. N. Parlett, "The Symmetric Eigenvalue Problem", 1980, 6.9).
     for (int turn = 0; turn < 2; ++turn) {
       for (std::size_t i = 0; i < j; ++i) {
@@ -263,8 +262,10 @@ Solution solve(const Columns& columns, const Set& set) {
 /// Trees of sets of terms.
 class Writer {
  public:
-  Writer(const Grammar& grammar, std::span<const Term> terms, const Columns& columns, bool is_scaled)
-      : grammar_(grammar), terms_(terms), columns_(columns), is_scaled_(is_scaled) {}
+  /// The columns are those of `terms`, then those of `more`.
+  Writer(const Grammar& grammar, const Columns& columns, bool is_scaled, std::span<const Term> terms,
+         std::span<const Term> more = {})
+      : grammar_(grammar), columns_(columns), is_scaled_(is_scaled), terms_(terms), more_(more) {}
 
   /// None if the grammar does not admit it.
   std::optional<Expression> tree(const Set& set) const {
@@ -274,7 +275,7 @@ class Writer {
     double constant = columns_.targetMean();
     for (std::size_t i = 0; i < set.size(); ++i) {
       constant -= solution.factors[i] * columns_.mean(set[i]);
-      const Term& term = terms_[set[i]];
+      const Term& term = set[i] < terms_.size() ? terms_[set[i]] : more_[set[i] - terms_.size()];
       (term.of_target ? below : above).push_back({&term, term.of_target ? -solution.factors[i] : solution.factors[i]});
     }
     Tokens tokens;
@@ -352,96 +353,146 @@ class Writer {
   }
 
   const Grammar& grammar_;
-  std::span<const Term> terms_;
   const Columns& columns_;
   bool is_scaled_;
+  std::span<const Term> terms_, more_;
 };
 
-/// Sums over the terms of some rows, whose values are given by term and row.
-class Sums {
- public:
-  Sums(const RowSet& rows, const Grammar& grammar, bool is_scaled)
-      : rows_(rows), grammar_(grammar), is_scaled_(is_scaled) {}
-
-  void take(const Term& term, std::span<const double> values) {
-    terms_.push_back(term);
-    values_.push_back(values);
+/// The terms of these numbers, and with `as_ratio` their products with the target.
+TermTable partOf(const TermTable& library, const Set& numbers, const RowSet& rows, bool as_ratio) {
+  TermTable part;
+  for (const std::size_t t : numbers) part.terms.push_back(library.terms[t]);
+  for (std::size_t i = 0; as_ratio && i < numbers.size(); ++i) {
+    part.terms.push_back(part.terms[i]);
+    part.terms.back().of_target = true;
   }
-
-  /// Adds the trees of the terms for which `admits` holds, and with `as_ratio` of their products with the target.
-  template <class Admits>
-  void addTo(std::vector<Expression>& trees, bool as_ratio, const Admits& admits) const {
-    Columns columns(rows_);
-    std::vector<Term> terms;
-    std::vector<double> product(rows_.size());
-    for (std::size_t t = 0; t < terms_.size(); ++t) {
-      if (admits(terms_[t]) && columns.add(values_[t])) terms.push_back(terms_[t]);
-    }
-    for (std::size_t t = 0; as_ratio && t < terms_.size(); ++t) {
-      std::ranges::transform(values_[t], rows_.target, product.begin(), std::multiplies());
-      if (!admits(terms_[t]) || !columns.add(product)) continue;
-      terms.push_back(terms_[t]);
-      terms.back().of_target = true;
-    }
-    const Writer writer(grammar_, terms, columns, is_scaled_);
-    const auto add = [&](const Set& set) {
-      if (std::optional<Expression> tree = writer.tree(set); tree && std::ranges::find(trees, *tree) == trees.end()) {
-        trees.push_back(*std::move(tree));
-      }
-    };
-    Set set;
-    // With as many terms as rows any target is met.
-    const Set all = forward(columns, std::min(kMostInSum, (std::max<std::size_t>(rows_.size(), 4) - 2) / 2));
-    for (const std::size_t term : all) {
-      set.push_back(term);
-      add(set);
-    }
-    while (set.size() > 1) {
-      const std::vector<double> losses = solve(columns, set).losses;
-      set.erase(set.begin() + (std::ranges::min_element(losses) - losses.begin()));
-      add(set);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double* row = library.values.data() + r * library.terms.size();
+    for (const std::size_t t : numbers) part.values.push_back(row[t]);
+    for (std::size_t i = 0; as_ratio && i < numbers.size(); ++i) {
+      part.values.push_back(row[numbers[i]] * rows.target[r]);
     }
   }
+  return part;
+}
 
- private:
-  const RowSet& rows_;
-  const Grammar& grammar_;
-  bool is_scaled_;
-  std::vector<Term> terms_;
-  std::vector<std::span<const double>> values_;
-};
+/// The terms that each by itself explain most of the target, at most kMostTerms (J. Fan, J. Lv, "Sure independence
+/// screening for ultrahigh dimensional feature space", Journal of the Royal Statistical Society B 70, 2008).
+TermTable screened(TermTable library, const RowSet& rows) {
+  Set numbers(library.terms.size());
+  if (numbers.size() <= kMostTerms) return library;
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  const Columns columns(rows, library.values);
+  std::vector<double> gains(numbers.size());
+  for (std::size_t r = 0; r < rows.size(); ++r) Columns::addTo(gains, columns.row(r), columns.target()[r]);
+  for (std::size_t t = 0; t < gains.size(); ++t) {
+    gains[t] = columns.squares()[t] > 0 ? gains[t] * gains[t] / columns.squares()[t] : 0;
+  }
+  std::ranges::stable_sort(numbers, std::greater(), [&](std::size_t t) { return gains[t]; });
+  numbers.resize(kMostTerms);
+  return partOf(library, numbers, rows, false);
+}
+
+/// Adds the trees of all sets that are met.
+void addSums(std::vector<Expression>& trees, const RowSet& rows, TermTable table, const Grammar& grammar,
+             bool is_scaled) {
+  const Columns columns(rows, std::move(table.values));
+  const Writer writer(grammar, columns, is_scaled, table.terms);
+  const auto add = [&](const Set& set) {
+    if (std::optional<Expression> tree = writer.tree(set); tree && std::ranges::find(trees, *tree) == trees.end()) {
+      trees.push_back(*std::move(tree));
+    }
+  };
+  Set set;
+  // With as many terms as rows any target is met.
+  const Set all = forward(columns, std::min(kMostInSum, (std::max<std::size_t>(rows.size(), 4) - 2) / 2));
+  for (const std::size_t term : all) {
+    set.push_back(term);
+    add(set);
+  }
+  while (set.size() > 1) {
+    const std::vector<double> losses = solve(columns, set).losses;
+    set.erase(set.begin() + (std::ranges::min_element(losses) - losses.begin()));
+    add(set);
+  }
+}
 
 }  // namespace
 
+RowSet someRows(const SearchSetup& setup, std::size_t number, std::size_t most_rows) {
+  const Frame& frame = setup.frames[number];
+  const RowSet& rows = setup.fitted;
+  std::vector<std::size_t> counting, chosen;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (rows.weightOf(r) > 0) counting.push_back(r);
+  }
+  const std::size_t count = std::min(counting.size(), most_rows);
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(counting[i * counting.size() / count]);
+  RowSet some = gatherRows(rows.view(), chosen);
+  some.target = frame.link->targetOf(some.target);
+  const int exponent = setup.is_scaled ? standardise(some.target, some).exponent : 0;
+  for (double& y : some.target) y = std::ldexp(y, -exponent);
+  if (frame.in_units) some.columns = setup.units.divide(some.columns);
+  return some;
+}
+
+TermTable libraryOf(const SearchSetup& setup, std::size_t frame, const RowSet& rows,
+                    std::span<const Expression> parts) {
+  TermTable library{.terms = Library(setup.grammars[frame], parts).take()};
+  if (library.terms.empty()) return library;
+  std::vector<Expression> expressions;
+  for (const Term& term : library.terms) expressions.push_back(Expression::create(term.tokens).value());
+  std::vector<double> values(library.terms.size() * rows.size());
+  const Engine& engine = setup.wide;
+  engine.evaluate(engine.compile(expressions), engine.upload(rows.view()).value(), {}, std::span(values)).value();
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t i = r; i < values.size(); i += rows.size()) library.values.push_back(values[i]);
+  }
+  return screened(std::move(library), rows);
+}
+
+std::optional<Expression> nearestSum(const TermTable& table, const TermTable& more, const RowSet& wanted,
+                                     std::size_t most, const Grammar& grammar) {
+  const std::size_t count = table.terms.size(), others = more.terms.size();
+  std::vector<double> values;
+  values.reserve((count + others) * wanted.size());
+  for (std::size_t r = 0; r < wanted.size(); ++r) {
+    values.insert(values.end(), table.values.data() + r * count, table.values.data() + (r + 1) * count);
+    values.insert(values.end(), more.values.data() + r * others, more.values.data() + (r + 1) * others);
+  }
+  const Columns columns(wanted, std::move(values));
+  const Set set = forward(columns, most);
+  return set.empty() ? std::nullopt : Writer(grammar, columns, false, table.terms, more.terms).tree(set);
+}
+
 std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t frame, std::span<const Expression> parts) {
   const Grammar& grammar = setup.grammars[frame];
-  const RowSet some = someOf(setup, setup.frames[frame]);
-  const std::vector<Term> terms = Library(grammar, parts).take();
+  if (!grammar.has(Op::kAdd) || !grammar.has(Op::kMul)) return {};
+  const RowSet rows = someRows(setup, frame, kMostRows);
+  const TermTable library = libraryOf(setup, frame, rows, parts);
   std::vector<Expression> trees;
-  if (terms.empty() || !grammar.has(Op::kAdd) || !grammar.has(Op::kMul)) return trees;
-  std::vector<Expression> expressions;
-  for (const Term& term : terms) expressions.push_back(Expression::create(term.tokens).value());
-  std::vector<double> values(terms.size() * some.size());
-  const Engine& engine = setup.wide;
-  engine.evaluate(engine.compile(expressions), engine.upload(some.view()).value(), {}, std::span(values)).value();
-  Sums sums(some, grammar, setup.is_scaled);
-  for (std::size_t t = 0; t < terms.size(); ++t) {
-    sums.take(terms[t], std::span(values).subspan(t * some.size(), some.size()));
-  }
+  if (library.terms.empty()) return trees;
+  const auto add = [&](bool as_ratio, const auto& admits) {
+    Set numbers;
+    for (std::size_t t = 0; t < library.terms.size(); ++t) {
+      if (admits(library.terms[t])) numbers.push_back(t);
+    }
+    addSums(trees, rows, partOf(library, numbers, rows, as_ratio), grammar, setup.is_scaled);
+  };
   const auto isAny = [](const Term&) { return true; };
   const auto isPower = [](const Term& term) { return term.power != kNoPower; };
   const auto isColumn = [](const Term& term) { return term.power == 1; };
   // High powers take the place of functions.
   const auto isLow = [](const Term& term) { return term.power <= 3; };
   if (parts.empty()) {
-    sums.addTo(trees, false, isColumn);
-    sums.addTo(trees, false, isPower);
-    sums.addTo(trees, false, isLow);
+    add(false, isColumn);
+    add(false, isPower);
+    add(false, isLow);
   }
-  sums.addTo(trees, false, isAny);
+  add(false, isAny);
   if (!grammar.has(Op::kDiv)) return trees;
-  if (parts.empty()) sums.addTo(trees, true, isPower);
-  sums.addTo(trees, true, isAny);
+  if (parts.empty()) add(true, isPower);
+  add(true, isAny);
   return trees;
 }
 

@@ -15,6 +15,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,5 +30,32 @@ namespace srjit::search {
 /// columns; if there are none, products and functions of columns are. None if the grammar has no sums and products.
 /// Throws the errors of the engine. Thread-safe.
 std::vector<Expression> sparseSums(const SearchSetup& setup, std::size_t frame, std::span<const Expression> parts = {});
+
+/// A term: what it computes, and the power of one column that it is, if it is one.
+struct Term {
+  std::vector<Token> tokens;
+  std::uint32_t column = 0, power = 0;
+  bool of_target = false;  ///< whether it is multiplied by the target
+};
+
+/// Terms, and their values by row and term.
+struct TermTable {
+  std::vector<Term> terms = {};
+  std::vector<double> values = {};
+};
+
+/// Rows of the frame of this number, at equal distances, at most `most_rows` of those that count, with its columns and
+/// target. A scaled target is near 1, but not centred: that of a ratio would be no ratio of few terms.
+RowSet someRows(const SearchSetup& setup, std::size_t frame, std::size_t most_rows);
+
+/// The library of a frame in such rows; `parts` as above. Throws the errors of the engine. Thread-safe.
+TermTable libraryOf(const SearchSetup& setup, std::size_t frame, const RowSet& rows,
+                    std::span<const Expression> parts = {});
+
+/// The sum of at most `most` terms, of a table or `more`, and a constant which comes nearest to the target of `wanted`
+/// by its weights; other columns are not read. None if no term varies, or the grammar does not admit the sum.
+/// Thread-safe.
+std::optional<Expression> nearestSum(const TermTable& table, const TermTable& more, const RowSet& wanted,
+                                     std::size_t most, const Grammar& grammar);
 
 }  // namespace srjit::search

@@ -125,6 +125,11 @@ TEST(SparseSums, LeaveOutRowsWithoutWeight) {
   EXPECT_LT(least, 1e-12);
 }
 
+TEST(SparseSums, TakeTheColumnsOfAWideTableThatMatter) {
+  const RowSet rows = rowsOf(700, 200, [](const auto& x) { return 2 * x[3] - x[430] + 3 * x[699]; });
+  EXPECT_LT(leastRest(rows, optionsOf({"identity"})), 1e-12);
+}
+
 TEST(SparseSums, NeedSumsAndProducts) {
   const RowSet rows = rowsOf(2, 100, [](const auto& x) { return x[0] + x[1]; });
   for (const char* const operators : {"add,sin", "mul,div", "sub,div"}) {
