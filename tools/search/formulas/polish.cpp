@@ -10,6 +10,7 @@
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
+#include "tools/search/trees/look_alikes.h"
 
 namespace srjit::search {
 namespace {
@@ -23,9 +24,11 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
-constexpr double kHarm = 0.01;        // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
-constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
+constexpr double kHarm = 0.01;         // the share of a loss by which a rounded formula's may be larger
+constexpr double kRounding = 4e-16;    // of an operator's value: about two units in the last place
+constexpr double kExactRest = 1e-12;   // the share of the variance below which a tree is as good as exact
+constexpr double kNearlyExact = 1e-5;  // the share of the variance below which look-alikes are tried
+constexpr std::size_t kMostLookAlikes = 8, kMostLooks = 3, kMostLooked = 24;
 
 }  // namespace
 
@@ -325,7 +328,38 @@ void Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
   if (finalists.empty()) return;
   std::vector<Variant> variants = variantsOf(finalists);
   fit(variants, kFitPasses);
+  Front known = front;
   addTo(front, variants);
+  for (std::size_t look = 0; look < kMostLooks; ++look) {
+    const Front before = front;
+    addLookAlikes(front, known);
+    known = before;
+  }
+}
+
+/// Adds what nearly exact formulas of `front`, those of `known` left out, look like.
+void Polisher::addLookAlikes(Front& front, const Front& known) const {
+  std::vector<Variant> best;
+  for (const Formula& formula : front.formulas()) {
+    const bool is_known =
+        std::ranges::find(known.formulas(), formula.expression, &Formula::expression) != known.formulas().end();
+    if (is_known || formula.expression.size() > kMostLooked || !(formula.loss > rounding_) ||
+        !(1 - formula.r2 < kNearlyExact))
+      continue;
+    checkStop();
+    std::vector<Variant> variants;
+    for (const Expression& alike : lookAlikesOf(formula.expression, ranges_, writing_)) {
+      if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
+    }
+    fit(variants, kTrialPasses);
+    std::erase_if(variants, [&](const Variant& one) { return !(one.loss <= limitOf(formula.loss, front.floor())); });
+    std::ranges::stable_sort(variants, {}, [&](const Variant& one) {
+      return std::pair(std::max(one.loss, front.floor()), one.tree.size());
+    });
+    if (variants.size() > kMostLookAlikes) variants.resize(kMostLookAlikes);
+    std::ranges::move(variants, std::back_inserter(best));
+  }
+  addTo(front, best);
 }
 
 /// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else the decimals that the

@@ -104,6 +104,7 @@ class Polisher {
   void weigh(std::span<Formula> formulas, double floor) const;
   bool isSound(const Formula& formula, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
+  void addLookAlikes(Front& front, const Front& known) const;
 
   Engine engine_;
   std::stop_token stop_ = {};
