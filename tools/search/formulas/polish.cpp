@@ -25,7 +25,6 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
 constexpr double kHarm = 0.01;         // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;    // of an operator's value: about two units in the last place
 constexpr double kExactRest = 1e-12;   // the share of the variance below which a tree is as good as exact
 constexpr double kNearlyExact = 1e-5;  // the share of the variance below which look-alikes are tried
 constexpr std::size_t kMostLookAlikes = 8, kMostLooks = 3, kMostLooked = 24;
@@ -234,7 +233,10 @@ void Polisher::judge(std::span<Formula> formulas) const {
   for (const Formula& formula : formulas) expressions.push_back(formula.expression);
   const Program program = engine_.compile(expressions);
   const Losses losses = engine_.loss(program, *searched_, {}, rules_.loss).value();
-  for (std::size_t i = 0; i < formulas.size(); ++i) formulas[i].loss = losses.values[i];
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    formulas[i].loss = losses.values[i];
+    boundRounding(formulas[i]);
+  }
   if (!held_out_) return;
   const Losses held_out = engine_.loss(program, *held_out_, {}, rules_.loss).value();
   for (std::size_t i = 0; i < formulas.size(); ++i) {
@@ -352,10 +354,9 @@ void Polisher::addLookAlikes(Front& front, const Front& known) const {
       if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
     }
     fit(variants, kTrialPasses);
-    std::erase_if(variants, [&](const Variant& one) { return !(one.loss <= limitOf(formula.loss, front.floor())); });
-    std::ranges::stable_sort(variants, {}, [&](const Variant& one) {
-      return std::pair(std::max(one.loss, front.floor()), one.tree.size());
-    });
+    std::erase_if(variants, [&](const Variant& one) { return !(one.loss <= limitOf(formula.loss, rounding_)); });
+    std::ranges::stable_sort(
+        variants, {}, [&](const Variant& one) { return std::pair(std::max(one.loss, rounding_), one.tree.size()); });
     if (variants.size() > kMostLookAlikes) variants.resize(kMostLookAlikes);
     std::ranges::move(variants, std::back_inserter(best));
   }

@@ -77,6 +77,7 @@ class Polisher {
   Front weighed(const Front& front) const;
 
  private:
+  static constexpr double kRounding = 4e-16;  // of an operator's value: about two units in the last place
   struct Forms;
   struct Formed;
   struct Written;
@@ -101,6 +102,7 @@ class Polisher {
   Expression closed(const Variant& variant) const;
   void fit(std::vector<Variant>& variants, unsigned passes) const;
   void judge(std::span<Formula> formulas) const;
+  void boundRounding(Formula& formula) const;
   void weigh(std::span<Formula> formulas, double floor) const;
   bool isSound(const Formula& formula, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
