@@ -16,6 +16,7 @@ namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr std::size_t kNotAdmitted = std::numeric_limits<std::size_t>::max();  // a complexity
 constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
@@ -301,7 +302,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   checkStop();
-  std::size_t complexity = std::numeric_limits<std::size_t>::max();
+  std::size_t complexity = kNotAdmitted;
   const Expression whole = closed(variant);
   for (const Expression& form : {whole, shortFormOf(whole)}) {
     if (!rules_.grammar.admits(form.tokens())) continue;
@@ -532,6 +533,7 @@ void Polisher::roundVariants(Structure structure, std::vector<Formed>& formed, d
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
       const std::pair<std::size_t, int> cost = costOf(trials[t]);
+      if (cost.first == kNotAdmitted) continue;
       if (owner.is_done || cost < owner.cost) {
         owner.variant = trials[t];
         owner.cost = cost;

@@ -15,6 +15,7 @@ namespace {
 constexpr double kLawLeaves = 0.01, kLawRows = 100;  // the share of the variance, and rows
 constexpr double kMostBounded = 1e13;                // of a loss, by that of the target's own rounding
 constexpr std::size_t kBoundedRows = 1024;
+constexpr double kTypicalError = 1e3, kQuantiles[] = {0.5, 0.75, 0.9};
 
 }  // namespace
 
@@ -81,6 +82,27 @@ Front Polisher::weighed(const Front& front) const {
   Front result = front.emptied();
   for (Formula& formula : formulas) result.add(std::move(formula));
   return result;
+}
+
+bool Polisher::isTypical(const Formula& formula, double share) const {
+  const std::vector<double>& target = fitted_rows_->target;
+  std::vector<double> errors(target.size()), scales = target;
+  engine_.evaluate(engine_.compile(std::span(&formula.expression, 1)), *fitted_, {}, std::span<double>(errors)).value();
+  const auto quantileOf = [](std::vector<double>& values, double part) {
+    const auto place = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
+    std::ranges::nth_element(values, place);
+    return *place;
+  };
+  const double middle = quantileOf(scales, 0.5);
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    errors[i] = std::fabs(errors[i] - target[i]);
+    scales[i] = std::fabs(target[i] - middle);
+  }
+  const double tolerance = kTypicalError * std::sqrt(share);
+  return std::ranges::all_of(kQuantiles, [&](double part) {
+    const double scale = quantileOf(scales, part);
+    return scale == 0 || !(quantileOf(errors, part) > tolerance * scale);
+  });
 }
 
 bool Polisher::isSound(const Formula& formula, double floor) const {
