@@ -183,26 +183,28 @@ Written Writer::writeFunction(const Value& value) {
   if (parity == Parity::kOdd) take(best, scaled(-value.factor, written(-1)));
   if (parity == Parity::kEven) take(best, scaled(value.factor, written(-1)));
   if (term.op == Op::kSin || term.op == Op::kCos) {
-    for (const double shift : {kQuarter, -kQuarter}) take(best, writeShifted(value, shift));
+    for (const int quarters : {1, -1, 2, -2, 3, -3}) take(best, writeShifted(value, quarters));
   }
   return best;
 }
 
-/// sin(u + c) by the cosine of u + c + shift, a quarter of the period, or the reverse, where that number is shorter.
-Written Writer::writeShifted(const Value& value, double shift) {
+/// sin(u + c) by the cosine or sine of u + c + some quarters of the period, or the reverse, where that number is
+/// shorter.
+Written Writer::writeShifted(const Value& value, int quarters) {
   const bool is_sine = forms_.term(value.term).op == Op::kSin;
   std::vector<Value> addends = forms_.addendsOf(forms_.term(value.term).values[0]);
   const auto constant = std::ranges::find(addends, kOne, &Value::term);
   if (constant == addends.end()) return {};
-  const double moved = constant->factor + shift;
+  const double shift = quarters * kQuarter, moved = constant->factor + shift;
   const double decimal = std::strtod(fmt::format("{:.{}f}", moved, kShortDigits).c_str(), nullptr);
   const bool is_shorter =
       decimal == 0 || decimalDigits(decimal) + kFewerDigits <= decimalDigits(tidied(constant->factor));
-  if (std::fabs(moved - decimal) > 2 * kTidyShare * kQuarter || !is_shorter) return {};
+  if (std::fabs(moved - decimal) > 2 * kTidyShare * std::fabs(shift) || !is_shorter) return {};
   constant->factor = decimal;
   if (decimal == 0) addends.erase(constant);
-  const Value other = forms_.function(is_sine ? Op::kCos : Op::kSin, {forms_.normalSum(std::move(addends))});
-  const Value same{((shift < 0) == is_sine ? 1 : -1) * value.factor * other.factor, other.term};
+  const bool changes = quarters % 2 != 0, is_back = quarters == -1 || quarters == 3;
+  const Value other = forms_.function(is_sine != changes ? Op::kSin : Op::kCos, {forms_.normalSum(std::move(addends))});
+  const Value same{(changes && is_back == is_sine ? 1 : -1) * value.factor * other.factor, other.term};
   return forms_.term(other.term).kind == Term::Kind::kFunction ? writeFunction(same) : write(same);
 }
 

@@ -54,7 +54,7 @@ class Writer {
   Written writeFresh(const Value& value);
   Written writeFunction(const Value& value);
   Written writeExponential(const Value& exponent);
-  Written writeShifted(const Value& value, double shift);
+  Written writeShifted(const Value& value, int quarters);
   Written writeSum(std::vector<Value> addends, bool may_factor);
   Written writeAddends(std::span<const Value> addends, double front);
   Written writeFactored(std::span<const Value> addends);

@@ -101,6 +101,8 @@ constexpr struct {
     {"sqrt(cube(x0))", kPositive, "x0^1.5"},
     {"cos(x0 + 0.570796326794897)", kAny, "sin(1 - x0)"},
     {"2 * sin(x0 + 1.5707963267948966)", kAny, "2 * cos(x0)"},
+    {"x1 + sin(x0 + 2.141592653589793)", kAny, "x1 + sin(1 - x0)"},
+    {"cos(x0 + 3.71238898038469)", kAny, "sin(x0 - 1)"},
     {"cos(1.5707963267948966 + asin(x0))", kUnit, "-x0"},
     {"0.4 / sqrt(exp(square(x0)))", kAny, "0.4 * exp(-0.5 * square(x0))"},
     {"cube(exp(x0))", kAny, "exp(3 * x0)"},
