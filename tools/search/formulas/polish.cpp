@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostRounds = 3;
 constexpr std::size_t kNotAdmitted = std::numeric_limits<std::size_t>::max();  // a complexity
-constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
+constexpr std::ptrdiff_t kMostSimple = 3;                                      // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
 constexpr double kLikelyErrors = 2;                     // the same for a physical constant
@@ -389,7 +389,10 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
 
 std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) const {
   std::vector<Variant> rounder;
-  if (structure == Structure::kFree) rounder = variant.shortened();
+  if (structure == Structure::kFree) {
+    rounder = variant.shortened();
+    if (std::optional<Variant> rest = variant.withoutNegligible(ranges_)) rounder.push_back(*std::move(rest));
+  }
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };

@@ -1,11 +1,14 @@
 #include "tools/search/formulas/variant.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
 namespace srjit::search {
 namespace {
+
+constexpr double kNegligible = 1e-6;  // share of a sum, by the largest magnitudes
 
 /// `variant` without the tokens from `begin` to `first` and from `last` to `end`.
 Variant without(const Variant& variant, std::size_t begin, std::size_t first, std::size_t last, std::size_t end) {
@@ -61,6 +64,26 @@ std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> n
     if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
   }
   return result;
+}
+
+std::optional<Variant> Variant::withoutNegligible(std::span<const Interval> ranges) const {
+  const std::vector<std::uint32_t> begins = subtreeStarts(tree);
+  const auto sizeOf = [&](std::size_t begin, std::size_t end) {
+    const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
+    const Interval range = evaluateInterval(Expression::create({at(begin), at(end)}).value(), ranges, values);
+    return std::max(std::fabs(range.low), std::fabs(range.high));
+  };
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    if (tree[i] != Token::operation(Op::kAdd) && tree[i] != Token::operation(Op::kSub)) continue;
+    const std::size_t begin = begins[i], middle = begins[i - 1];
+    const double left = sizeOf(begin, middle), right = sizeOf(middle, i);
+    const bool is_left = left < kNegligible * right && tree[i].op == Op::kAdd;
+    if (!is_left && !(right < kNegligible * left)) continue;
+    const Variant rest =
+        is_left ? without(*this, begin, middle, i, i + 1) : without(*this, begin, begin, middle, i + 1);
+    return rest.withoutNegligible(ranges).value_or(rest);
+  }
+  return {};
 }
 
 std::vector<Variant> Variant::shortened() const {
