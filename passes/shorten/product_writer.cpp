@@ -24,19 +24,8 @@ Written Writer::writeProduct(double factor, const std::vector<Power>& powers, bo
 }
 
 /// Factor by factor, and a `group` that is written already. The number stands in front, or goes into one of the
-/// factors, and a sign into another one.
+/// factors.
 Written Writer::writeFlat(double factor, std::span<const Power> powers, const Written* group, bool is_below) {
-  Written best = writeSigned(factor, powers, group, is_below, powers.size());
-  for (std::size_t i = 0; factor < 0 && factor != -1 && i < powers.size(); ++i) {
-    const bool has_sign = forms_.term(powers[i].base).kind == Term::Kind::kSum && isOdd(powers[i].exponent);
-    if (has_sign) take(best, writeSigned(-factor, powers, group, is_below, i));
-  }
-  return best;
-}
-
-/// With the negation of the base of power `negated`, if there is one.
-Written Writer::writeSigned(double factor, std::span<const Power> powers, const Written* group, bool is_below,
-                            std::size_t negated) {
   Written best;
   // With the number in the power `absorber`; powers.size(): in front.
   for (std::size_t absorber = powers.size() + 1; absorber-- > 0;) {
@@ -47,7 +36,7 @@ Written Writer::writeSigned(double factor, std::span<const Power> powers, const 
     for (std::size_t i = 0; i < powers.size(); ++i) {
       const Term& base = forms_.term(powers[i].base);
       const bool is_exponential = forms_.isFunction(powers[i].base, Op::kExp);
-      const double own = (i == absorber ? factor : 1) * (i == negated ? -1 : 1);
+      const double own = i == absorber ? factor : 1;
       if (i == absorber && base.kind != Term::Kind::kSum && !is_exponential) is_possible = false;
       if (!is_possible) break;
       if (!is_exponential) {

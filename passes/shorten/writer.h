@@ -63,8 +63,6 @@ class Writer {
   Written writeWithConstant(std::span<const Value> addends);
   Written writeProduct(double factor, const std::vector<Power>& powers, bool may_distribute);
   Written writeFlat(double factor, std::span<const Power> powers, const Written* group, bool is_below);
-  Written writeSigned(double factor, std::span<const Power> powers, const Written* group, bool is_below,
-                      std::size_t negated);
   Written writeGrouped(double factor, std::span<const Power> powers);
   Written writeDistributed(double factor, std::span<const Power> powers);
   Written writePower(double factor, const Power& power);

@@ -74,9 +74,9 @@ class Polisher {
   Front refit(const Front& front) const;
 
   /// Whether a formula that leaves this share of the variance has small errors at typical rows, too, and not only at
-  /// those with the largest targets, which may have all of the variance. The median of the errors, and their third
-  /// quartile and ninth decile, must be at most 1000 sqrt(share) times those of the target's distances from its median,
-  /// where these are not 0. So for a share of 1e-18 typical errors are below 1e-6 of typical distances.
+  /// those with the largest targets, which may have all of the variance. The median of the errors must be at most
+  /// 1000 sqrt(share) times that of the target's distances from its median, unless this is 0: for a share of 1e-18,
+  /// typical errors are below 1e-6 of typical distances.
   bool isTypical(const Formula& formula, double share) const;
 
   /// The same formulas with their evidence, BIC and R2 on these rows.

@@ -15,7 +15,7 @@ namespace {
 constexpr double kLawLeaves = 0.01, kLawRows = 100;  // the share of the variance, and rows
 constexpr double kMostBounded = 1e13;                // of a loss, by that of the target's own rounding
 constexpr std::size_t kBoundedRows = 1024;
-constexpr double kTypicalError = 1e3, kQuantiles[] = {0.5, 0.75, 0.9};
+constexpr double kTypicalError = 1e3;
 
 }  // namespace
 
@@ -88,21 +88,18 @@ bool Polisher::isTypical(const Formula& formula, double share) const {
   const std::vector<double>& target = fitted_rows_->target;
   std::vector<double> errors(target.size()), scales = target;
   engine_.evaluate(engine_.compile(std::span(&formula.expression, 1)), *fitted_, {}, std::span<double>(errors)).value();
-  const auto quantileOf = [](std::vector<double>& values, double part) {
-    const auto place = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
-    std::ranges::nth_element(values, place);
-    return *place;
+  const auto medianOf = [](std::vector<double>& values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::ranges::nth_element(values, middle);
+    return *middle;
   };
-  const double middle = quantileOf(scales, 0.5);
+  const double middle = medianOf(scales);
   for (std::size_t i = 0; i < target.size(); ++i) {
     errors[i] = std::fabs(errors[i] - target[i]);
     scales[i] = std::fabs(target[i] - middle);
   }
-  const double tolerance = kTypicalError * std::sqrt(share);
-  return std::ranges::all_of(kQuantiles, [&](double part) {
-    const double scale = quantileOf(scales, part);
-    return scale == 0 || !(quantileOf(errors, part) > tolerance * scale);
-  });
+  const double scale = medianOf(scales);
+  return scale == 0 || medianOf(errors) <= kTypicalError * std::sqrt(share) * scale;
 }
 
 bool Polisher::isSound(const Formula& formula, double floor) const {

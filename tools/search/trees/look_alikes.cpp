@@ -2,169 +2,107 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "ir/text.h"
 #include "passes/shorten/ranges.h"
-#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
 namespace {
 
-using Tokens = std::vector<Token>;
-
 constexpr double kMostSmall = 0.5, kFirstShare = 1e-4;  // of v; and to begin a fit with
-constexpr std::size_t kMostSplits = 64;                 // of a product
+constexpr double kMostSplits = 64;                      // of a product
 
-/// 1 + v + ..., in which x0 is v, or the root of v or of -v.
-struct LookAlike {
-  int sign;  ///< of the square; 0: x0 is v itself
-  const char* text;
-};
-constexpr LookAlike kLookAlikes[] = {{0, "1 + x0"},
-                                     {0, "1 / (1 - x0)"},
-                                     {0, "exp(x0)"},
-                                     {0, "sqrt(1 + 2 * x0)"},
-                                     {0, "1 / sqrt(1 - 2 * x0)"},
-                                     {0, "square(1 + x0 / 2)"},
-                                     {0, "1 / square(1 - x0 / 2)"},
-                                     {0, "2 * x0 / (1 - exp(-2 * x0))"},
-                                     {0, "(exp(2 * x0) - 1) / (2 * x0)"},
-                                     {0, "log(1 + 2 * x0) / (2 * x0)"},
-                                     {-1, "cos(sqrt(2) * x0)"},
-                                     {-1, "sin(sqrt(6) * x0) / (sqrt(6) * x0)"},
-                                     {-1, "tanh(sqrt(3) * x0) / (sqrt(3) * x0)"},
-                                     {-1, "atan(sqrt(3) * x0) / (sqrt(3) * x0)"},
-                                     {1, "1 / cos(sqrt(2) * x0)"},
-                                     {1, "sqrt(6) * x0 / sin(sqrt(6) * x0)"},
-                                     {1, "tan(sqrt(3) * x0) / (sqrt(3) * x0)"},
-                                     {1, "asin(sqrt(6) * x0) / (sqrt(6) * x0)"},
-                                     {1, "cosh(sqrt(2) * x0)"},
-                                     {1, "sinh(sqrt(6) * x0) / (sqrt(6) * x0)"}};
+// 1 + v + ..., in which {0} is v, the root of -v, or the root of v.
+constexpr const char* kOfSum[] = {"(1 + {0})",
+                                  "1 / (1 - {0})",
+                                  "exp({0})",
+                                  "sqrt(1 + 2*{0})",
+                                  "1 / sqrt(1 - 2*{0})",
+                                  "square(1 + {0}/2)",
+                                  "1 / square(1 - {0}/2)",
+                                  "2*{0} / (1 - exp(-2*{0}))",
+                                  "(exp(2*{0}) - 1) / (2*{0})",
+                                  "log(1 + 2*{0}) / (2*{0})"};
+constexpr const char* kOfFall[] = {"cos(sqrt(2)*{0})", "sin(sqrt(6)*{0}) / (sqrt(6)*{0})",
+                                   "tanh(sqrt(3)*{0}) / (sqrt(3)*{0})", "atan(sqrt(3)*{0}) / (sqrt(3)*{0})"};
+constexpr const char* kOfRise[] = {"1 / cos(sqrt(2)*{0})",
+                                   "sqrt(6)*{0} / sin(sqrt(6)*{0})",
+                                   "cosh(sqrt(2)*{0})",
+                                   "tan(sqrt(3)*{0}) / (sqrt(3)*{0})",
+                                   "asin(sqrt(6)*{0}) / (sqrt(6)*{0})",
+                                   "sinh(sqrt(6)*{0}) / (sqrt(6)*{0})"};
 
-/// f(u) is u^power (1 + square u^2 + ...).
-struct Series {
-  Op op;
-  int power;
-  double square;
-};
-constexpr Series kSeries[] = {{Op::kSin, 1, -1.0 / 6},  {Op::kTan, 1, 1.0 / 3},   {Op::kAsin, 1, 1.0 / 6},
-                              {Op::kAtan, 1, -1.0 / 3}, {Op::kTanh, 1, -1.0 / 3}, {Op::kSinh, 1, 1.0 / 6},
-                              {Op::kCos, 0, -1.0 / 2},  {Op::kCosh, 0, 1.0 / 2}};
+Expression readInfix(const std::string& text) { return parse(text, Language::kInfix).value(); }
 
-/// A part u (1 + v) of a formula.
-struct NearlyPart {
-  std::size_t begin, end;
-  Tokens lead, small;
-};
-
-Tokens joined(std::initializer_list<std::span<const Token>> parts) {
-  Tokens all;
-  for (const std::span<const Token> part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
+/// In parentheses.
+std::string infixOf(std::span<const Token> tokens) {
+  return "(" + print(Expression::create({tokens.begin(), tokens.end()}).value(), Language::kInfix) + ")";
 }
 
-Tokens number(double value) { return {Token::constant(value)}; }
-Tokens single(Op one) { return {Token::operation(one)}; }
-
-std::vector<NearlyPart> partsOf(std::span<const Token> tokens) {
-  const std::vector<std::uint32_t> begins = subtreeStarts(tokens);
-  std::vector<NearlyPart> parts;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i].kind != Token::Kind::kOp) continue;
-    const std::size_t begin = begins[i], middle = begins[i - 1];
-    const std::span<const Token> right = tokens.subspan(middle, i - middle),
-                                 left = tokens.subspan(begin, middle - begin);
-    if (tokens[i].op == Op::kAdd || tokens[i].op == Op::kSub) {
-      const Tokens sign = number(tokens[i].op == Op::kAdd ? 1 : -1),
-                   signed_right = joined({sign, right, single(Op::kMul)});
-      parts.push_back({begin, i + 1, joined({left}), joined({signed_right, left, single(Op::kDiv)})});
-      parts.push_back({begin, i + 1, signed_right, joined({left, signed_right, single(Op::kDiv)})});
-    }
-    if (tokens[i].op == Op::kExp) parts.push_back({begin, i + 1, number(1), joined({right})});
-    for (const auto& [function, power, square] : kSeries) {
-      if (tokens[i].op != function) continue;
-      parts.push_back({begin, i + 1, power == 0 ? number(1) : joined({right}),
-                       joined({right, single(Op::kSquare), number(square), single(Op::kMul)})});
-    }
-  }
-  return parts;
-}
-
-Expression expressionOf(Tokens tokens) { return Expression::create(std::move(tokens)).value(); }
-
-/// The largest magnitude.
-double sizeOf(const Expression& expression, std::span<const Interval> ranges) {
-  const Interval range = evaluateInterval(expression, ranges);
-  return std::max(std::fabs(range.low), std::fabs(range.high));
-}
-
-/// A product of columns and another one, whose exponents are larger by up to once or twice themselves.
-void addCompletions(const Expression& formula, std::span<const Interval> ranges, std::vector<Tokens>& all) {
+/// Products of columns, with another one added whose exponents are larger by up to once or twice themselves.
+std::vector<Expression> completionsOf(const Expression& formula, std::span<const Interval> ranges) {
   NormalForms normal(ranges, false);
   const srjit::Value value = normal.read(formula);
-  if (normal.hasFailed()) return;
-  const std::vector<Power> powers = normal.powersOf(value.term);
-  const auto splitsOf = [](const Power& power) { return std::min(std::fabs(std::trunc(power.exponent)), 9.0) + 1; };
+  const std::vector<Power> powers = normal.hasFailed() ? std::vector<Power>() : normal.powersOf(value.term);
+  const auto splitsOf = [](const Power& power) { return std::fabs(std::trunc(power.exponent)) + 1; };
   double count = 1;
   for (const Power& power : powers) {
-    if (normal.term(power.base).kind != srjit::Term::Kind::kVariable) return;
-    count *= splitsOf(power);
+    count *= normal.term(power.base).kind == srjit::Term::Kind::kVariable ? splitsOf(power) : HUGE_VAL;
   }
-  if (count > kMostSplits) return;
-  for (const double times : {1, 2}) {
-    for (double i = 1; i < count; ++i) {
-      Tokens part = number(1);
-      double rest = i;
-      for (const Power& power : powers) {
-        const double more = std::copysign(times * std::fmod(rest, splitsOf(power)), power.exponent);
-        rest = std::floor(rest / splitsOf(power));
-        part = joined({part, Tokens{Token::variable(normal.term(power.base).index)}, number(power.exponent + more),
-                       single(Op::kPow), single(Op::kMul)});
-      }
-      const double share = kFirstShare * sizeOf(formula, ranges) / sizeOf(expressionOf(part), ranges);
-      if (!std::isnormal(share)) continue;
-      all.push_back(joined({formula.tokens(), part, number(share), single(Op::kMul), single(Op::kAdd)}));
+  std::vector<Expression> completions;
+  for (double i = 2; i < 2 * count && count <= kMostSplits; ++i) {
+    const double times = std::fmod(i, 2) + 1;
+    double rest = std::floor(i / 2);
+    std::string term = "1";
+    for (const Power& power : powers) {
+      const double more = std::copysign(times * std::fmod(rest, splitsOf(power)), power.exponent);
+      term += fmt::format(" * x{}^({})", normal.term(power.base).index, power.exponent + more);
+      rest = std::floor(rest / splitsOf(power));
     }
+    const double share =
+        kFirstShare * evaluateInterval(formula, ranges).high / evaluateInterval(readInfix(term), ranges).high;
+    if (std::isnormal(share))
+      completions.push_back(readInfix(fmt::format("{} + {} * {}", infixOf(formula.tokens()), share, term)));
   }
+  return completions;
 }
 
 }  // namespace
 
 std::vector<Expression> lookAlikesOf(const Expression& formula, std::span<const Interval> ranges,
                                      const Writing& writing) {
-  static const std::vector<Expression> texts = [] {
-    std::vector<Expression> parsed;
-    for (const LookAlike& one : kLookAlikes) parsed.push_back(parse(one.text, Language::kInfix).value());
-    return parsed;
-  }();
   const std::span<const Token> tokens = formula.tokens();
-  std::vector<Tokens> all;
-  for (const auto& [begin, end, lead, small] : partsOf(tokens)) {
-    const Interval range = evaluateInterval(expressionOf(small), ranges);
-    if (!(range.low >= -kMostSmall && range.high <= kMostSmall) || range.may_be_nan) continue;
-    for (std::size_t k = 0; k < texts.size(); ++k) {
-      const int sign = kLookAlikes[k].sign;
-      if (sign != 0 && (sign < 0 ? range.high > 0 : range.low < 0)) continue;
-      const Tokens root = joined({small, number(sign), single(Op::kMul), single(Op::kSqrt)});
-      Tokens whole = joined({tokens.first(begin), lead});
-      for (const Token& token : texts[k].tokens()) {
-        const bool is_small = token.kind == Token::Kind::kVariable;
-        const std::span<const Token> own = is_small ? (sign == 0 ? small : root) : std::span(&token, 1);
-        whole.insert(whole.end(), own.begin(), own.end());
-      }
-      all.push_back(joined({whole, single(Op::kMul), tokens.subspan(end)}));
-    }
-  }
+  const std::vector<std::uint32_t> begins = subtreeStarts(tokens);
   // An even function of a root needs no magnitude.
   const std::vector<Interval> positive(ranges.size(), {0, HUGE_VAL});
-  std::vector<Expression> alikes;
-  std::vector<Tokens> completions;
-  addCompletions(formula, ranges, completions);
-  for (Tokens& one : completions) alikes.push_back(expressionOf(std::move(one)));
-  for (Tokens& one : all) {
-    Expression alike = shortest(expressionOf(std::move(one)), positive, writing);
-    if (alike != formula && std::ranges::find(alikes, alike) == alikes.end()) alikes.push_back(std::move(alike));
+  std::vector<Expression> alikes = completionsOf(formula, ranges);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto add = [&](const std::string& lead, const std::string& small) {
+      const Interval range = evaluateInterval(readInfix(small), ranges);
+      if (!(range.low >= -kMostSmall && range.high <= kMostSmall) || range.may_be_nan) return;
+      const auto addAll = [&](std::span<const char* const> texts, const std::string& by) {
+        for (const char* const text : texts) {
+          std::vector<Token> whole(tokens.begin(), tokens.begin() + begins[i]);
+          const Expression part = readInfix(lead + " * " + fmt::format(fmt::runtime(text), by));
+          whole.insert(whole.end(), part.tokens().begin(), part.tokens().end());
+          whole.insert(whole.end(), tokens.begin() + static_cast<std::ptrdiff_t>(i) + 1, tokens.end());
+          alikes.push_back(shortest(Expression::create(std::move(whole)).value(), positive, writing));
+        }
+      };
+      addAll(kOfSum, small);
+      if (range.high <= 0) addAll(kOfFall, "sqrt(-" + small + ")");
+      if (range.low >= 0) addAll(kOfRise, "sqrt" + small);
+    };
+    if (tokens[i] == Token::operation(Op::kExp)) add("1", infixOf(tokens.subspan(begins[i], i - begins[i])));
+    if (tokens[i] != Token::operation(Op::kAdd) && tokens[i] != Token::operation(Op::kSub)) continue;
+    const std::string left = infixOf(tokens.subspan(begins[i], begins[i - 1] - begins[i]));
+    const std::string right = infixOf(tokens.subspan(begins[i - 1], i - begins[i - 1]));
+    const std::string addend = tokens[i].op == Op::kSub ? "(-" + right + ")" : right;
+    add(left, "(" + addend + " / " + left + ")");
+    add(addend, "(" + left + " / " + addend + ")");
   }
   return alikes;
 }

@@ -1,4 +1,4 @@
-// Functions that data at small values cannot tell from a polynomial at first: their series agree in the first terms.
+// Functions that data at small values hardly tell from a polynomial: their series agree in the first terms.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace srjit::search {
 
-/// Formulas that are nearly equal to `formula` for variables in `ranges`, each once, as numbers to start a fit from. A
-/// part u (1 + v) of it whose v is small there (a sum, exp(v), or a function such as sin(u) = u (1 - u^2 / 6 + ...))
-/// becomes u g(v), for functions g(v) = 1 + v + ... of a table: 1 / (1 - v), exp(v), 2 v / (1 - exp(-2 v)), and with
-/// v = -q^2 cos(q sqrt(2)), tanh(q sqrt(3)) / (q sqrt(3)), ... A product of columns u becomes u (1 + c v), where v is
-/// a part of the product, or its square. They have operators that `formula` and `writing` lack, too. Thread-safe.
+/// Formulas that are nearly equal to `formula` for variables in `ranges`, with numbers to start a fit from. A part
+/// u (1 + v), a sum or exp(v), whose v is small there becomes u g(v) for functions g(v) = 1 + v + ... of a table, such
+/// as 1 / (1 - v), exp(v), 2 v / (1 - exp(-2 v)), and with v = -q^2 / 3 tanh(q) / q. A product u of columns becomes
+/// u + c u v, where v is a part of the product, or its square. They may have operators that `formula` and `writing`
+/// lack. Thread-safe.
 std::vector<Expression> lookAlikesOf(const Expression& formula, std::span<const Interval> ranges,
                                      const Writing& writing);
 
