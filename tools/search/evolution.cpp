@@ -339,9 +339,9 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   const Formula& chosen = *result.state.front.chosen();
   if (chosen.loss <= setup.enough && !polisher.isTypical(chosen, options.enough)) {
     result.notices.push_back(
-        "the chosen formula is right only for the rows with the largest targets, which have nearly all of the "
-        "variance; "
-        "give weights, such as 1 / y^2, or leave these rows out, for a formula of the others");
+        "the chosen formula is right only for the largest targets, which have nearly all of the variance; for a "
+        "formula "
+        "of the other rows give weights, such as 1 / y^2, or leave the largest out");
   }
   return result;
 }

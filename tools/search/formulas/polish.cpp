@@ -331,37 +331,34 @@ void Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
   if (finalists.empty()) return;
   std::vector<Variant> variants = variantsOf(finalists);
   fit(variants, kFitPasses);
-  Front known = front;
+  std::vector<Formula> known = front.formulas();
   addTo(front, variants);
   for (std::size_t look = 0; look < kMostLooks; ++look) {
-    const Front before = front;
-    addLookAlikes(front, known);
-    known = before;
+    const std::vector<Variant> alikes = lookAlikes(front, known);
+    known = front.formulas();
+    addTo(front, alikes);
   }
 }
 
-/// Adds what nearly exact formulas of `front`, those of `known` left out, look like.
-void Polisher::addLookAlikes(Front& front, const Front& known) const {
+/// What nearly exact formulas of `front` look like, those of `known` left out, fitted: the best for each.
+std::vector<Variant> Polisher::lookAlikes(const Front& front, std::span<const Formula> known) const {
   std::vector<Variant> best;
   for (const Formula& formula : front.formulas()) {
-    const bool is_known =
-        std::ranges::find(known.formulas(), formula.expression, &Formula::expression) != known.formulas().end();
-    if (is_known || formula.expression.size() > kMostLooked || !(formula.loss > rounding_) ||
-        !(1 - formula.r2 < kNearlyExact))
-      continue;
+    const bool is_known = std::ranges::find(known, formula.expression, &Formula::expression) != known.end();
+    const bool is_nearly_exact = formula.loss > rounding_ && 1 - formula.r2 < kNearlyExact;
+    if (is_known || !is_nearly_exact || formula.expression.size() > kMostLooked) continue;
     checkStop();
     std::vector<Variant> variants;
     for (const Expression& alike : lookAlikesOf(formula.expression, ranges_, writing_)) {
       if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
     }
     fit(variants, kTrialPasses);
-    std::erase_if(variants, [&](const Variant& one) { return !(one.loss <= limitOf(formula.loss, rounding_)); });
     std::ranges::stable_sort(
         variants, {}, [&](const Variant& one) { return std::pair(std::max(one.loss, rounding_), one.tree.size()); });
-    if (variants.size() > kMostLookAlikes) variants.resize(kMostLookAlikes);
+    variants.resize(std::min(variants.size(), kMostLookAlikes));
     std::ranges::move(variants, std::back_inserter(best));
   }
-  addTo(front, best);
+  return best;
 }
 
 /// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else the decimals that the

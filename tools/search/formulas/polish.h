@@ -73,10 +73,9 @@ class Polisher {
   /// Polisher and rounded. Their structure and what held-out rows said of them stay.
   Front refit(const Front& front) const;
 
-  /// Whether a formula that leaves this share of the variance has small errors at typical rows, too, and not only at
-  /// those with the largest targets, which may have all of the variance. The median of the errors must be at most
-  /// 1000 sqrt(share) times that of the target's distances from its median, unless this is 0: for a share of 1e-18,
-  /// typical errors are below 1e-6 of typical distances.
+  /// Whether a formula that leaves this share of the variance is exact at typical rows, too, and not only at those with
+  /// the largest targets, which may have all of the variance: half of the rows have a relative error of at most 1000
+  /// sqrt(share), 1e-6 for a share of 1e-18, or the target 0.
   bool isTypical(const Formula& formula, double share) const;
 
   /// The same formulas with their evidence, BIC and R2 on these rows.
@@ -112,7 +111,7 @@ class Polisher {
   void weigh(std::span<Formula> formulas, double floor) const;
   bool isSound(const Formula& formula, double floor) const;
   std::vector<double> addTo(Front& front, std::span<const Variant> variants) const;
-  void addLookAlikes(Front& front, const Front& known) const;
+  std::vector<Variant> lookAlikes(const Front& front, std::span<const Formula> known) const;
 
   Engine engine_;
   std::stop_token stop_ = {};

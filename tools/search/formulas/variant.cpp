@@ -68,19 +68,19 @@ std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> n
 
 std::optional<Variant> Variant::withoutNegligible(std::span<const Interval> ranges) const {
   const std::vector<std::uint32_t> begins = subtreeStarts(tree);
-  const auto sizeOf = [&](std::size_t begin, std::size_t end) {
-    const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
-    const Interval range = evaluateInterval(Expression::create({at(begin), at(end)}).value(), ranges, values);
-    return std::max(std::fabs(range.low), std::fabs(range.high));
+  const auto sizeOf = [&](std::size_t last) {
+    const std::span<const Token> own = std::span(tree).subspan(begins[last], last + 1 - begins[last]);
+    const Expression part = Expression::create({own.begin(), own.end()}).value();
+    const Interval range = evaluateInterval(part, ranges, values);
+    return std::max(-range.low, range.high);
   };
   for (std::size_t i = 0; i < tree.size(); ++i) {
     if (tree[i] != Token::operation(Op::kAdd) && tree[i] != Token::operation(Op::kSub)) continue;
     const std::size_t begin = begins[i], middle = begins[i - 1];
-    const double left = sizeOf(begin, middle), right = sizeOf(middle, i);
+    const double left = sizeOf(middle - 1), right = sizeOf(i - 1);
     const bool is_left = left < kNegligible * right && tree[i].op == Op::kAdd;
     if (!is_left && !(right < kNegligible * left)) continue;
-    const Variant rest =
-        is_left ? without(*this, begin, middle, i, i + 1) : without(*this, begin, begin, middle, i + 1);
+    const Variant rest = without(*this, begin, is_left ? middle : begin, is_left ? i : middle, i + 1);
     return rest.withoutNegligible(ranges).value_or(rest);
   }
   return {};

@@ -23,14 +23,13 @@ constexpr double kTypicalError = 1e3;
 void Polisher::boundRounding(Formula& formula) const {
   if (!(formula.loss <= kMostBounded * rounding_)) return;
   const RowSet& rows = *fitted_rows_;
-  double size = 0, errors = 0, targets = 0;
-  for (const double y : rows.target) size = std::max(size, std::fabs(y));
+  double errors = 0, targets = 0;
   std::vector<double> row(rows.columns.size());
   const std::size_t step = rows.size() / (kBoundedRows + 1) + 1;
   for (std::size_t i = 0; i < rows.size(); i += step) {
     std::ranges::transform(rows.columns, row.begin(), [&](const std::vector<double>& column) { return column[i]; });
-    const double target = kRounding * std::fabs(rows.target[i] / size);
-    const double error = target + evaluateBounded(formula.expression, row, {}, {}).error / size;
+    const double target = kRounding * std::fabs(rows.target[i]);
+    const double error = target + evaluateBounded(formula.expression, row, {}, {}).error;
     errors += rows.weightOf(i) * error * error;
     targets += rows.weightOf(i) * target * target;
   }
@@ -86,20 +85,14 @@ Front Polisher::weighed(const Front& front) const {
 
 bool Polisher::isTypical(const Formula& formula, double share) const {
   const std::vector<double>& target = fitted_rows_->target;
-  std::vector<double> errors(target.size()), scales = target;
-  engine_.evaluate(engine_.compile(std::span(&formula.expression, 1)), *fitted_, {}, std::span<double>(errors)).value();
-  const auto medianOf = [](std::vector<double>& values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  };
-  const double middle = medianOf(scales);
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    errors[i] = std::fabs(errors[i] - target[i]);
-    scales[i] = std::fabs(target[i] - middle);
+  std::vector<double> values(target.size());
+  engine_.evaluate(engine_.compile(std::span(&formula.expression, 1)), *fitted_, {}, std::span<double>(values)).value();
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double most = kTypicalError * std::sqrt(share) * std::fabs(target[i]);
+    right += target[i] == 0 || std::fabs(values[i] - target[i]) <= most ? 1 : 0;
   }
-  const double scale = medianOf(scales);
-  return scale == 0 || medianOf(errors) <= kTypicalError * std::sqrt(share) * scale;
+  return 2 * right >= values.size();
 }
 
 bool Polisher::isSound(const Formula& formula, double floor) const {

@@ -13,7 +13,7 @@ namespace srjit::search {
 namespace {
 
 constexpr double kMostSmall = 0.5, kFirstShare = 1e-4;  // of v; and to begin a fit with
-constexpr double kMostSplits = 64;                      // of a product
+constexpr std::size_t kMostColumns = 5;                 // of a product
 
 // 1 + v + ..., in which {0} is v, the root of -v, or the root of v.
 constexpr const char* kOfSum[] = {"(1 + {0})",
@@ -21,19 +21,14 @@ constexpr const char* kOfSum[] = {"(1 + {0})",
                                   "exp({0})",
                                   "sqrt(1 + 2*{0})",
                                   "1 / sqrt(1 - 2*{0})",
-                                  "square(1 + {0}/2)",
                                   "1 / square(1 - {0}/2)",
                                   "2*{0} / (1 - exp(-2*{0}))",
                                   "(exp(2*{0}) - 1) / (2*{0})",
                                   "log(1 + 2*{0}) / (2*{0})"};
 constexpr const char* kOfFall[] = {"cos(sqrt(2)*{0})", "sin(sqrt(6)*{0}) / (sqrt(6)*{0})",
                                    "tanh(sqrt(3)*{0}) / (sqrt(3)*{0})", "atan(sqrt(3)*{0}) / (sqrt(3)*{0})"};
-constexpr const char* kOfRise[] = {"1 / cos(sqrt(2)*{0})",
-                                   "sqrt(6)*{0} / sin(sqrt(6)*{0})",
-                                   "cosh(sqrt(2)*{0})",
-                                   "tan(sqrt(3)*{0}) / (sqrt(3)*{0})",
-                                   "asin(sqrt(6)*{0}) / (sqrt(6)*{0})",
-                                   "sinh(sqrt(6)*{0}) / (sqrt(6)*{0})"};
+constexpr const char* kOfRise[] = {"1 / cos(sqrt(2)*{0})", "sqrt(6)*{0} / sin(sqrt(6)*{0})",
+                                   "tan(sqrt(3)*{0}) / (sqrt(3)*{0})", "asin(sqrt(6)*{0}) / (sqrt(6)*{0})"};
 
 Expression readInfix(const std::string& text) { return parse(text, Language::kInfix).value(); }
 
@@ -42,30 +37,25 @@ std::string infixOf(std::span<const Token> tokens) {
   return "(" + print(Expression::create({tokens.begin(), tokens.end()}).value(), Language::kInfix) + ")";
 }
 
-/// Products of columns, with another one added whose exponents are larger by up to once or twice themselves.
+/// Products of columns, with another one added, in which the exponents of some are larger by 1 or 2.
 std::vector<Expression> completionsOf(const Expression& formula, std::span<const Interval> ranges) {
-  NormalForms normal(ranges, false);
-  const srjit::Value value = normal.read(formula);
-  const std::vector<Power> powers = normal.hasFailed() ? std::vector<Power>() : normal.powersOf(value.term);
-  const auto splitsOf = [](const Power& power) { return std::fabs(std::trunc(power.exponent)) + 1; };
-  double count = 1;
-  for (const Power& power : powers) {
-    count *= normal.term(power.base).kind == srjit::Term::Kind::kVariable ? splitsOf(power) : HUGE_VAL;
-  }
   std::vector<Expression> completions;
-  for (double i = 2; i < 2 * count && count <= kMostSplits; ++i) {
-    const double times = std::fmod(i, 2) + 1;
-    double rest = std::floor(i / 2);
+  NormalForms normal(ranges, false);
+  const std::vector<Power> powers = normal.powersOf(normal.read(formula).term);
+  const auto isColumn = [&](const Power& power) {
+    return normal.term(power.base).kind == srjit::Term::Kind::kVariable;
+  };
+  if (normal.hasFailed() || powers.size() > kMostColumns || !std::ranges::all_of(powers, isColumn)) return completions;
+  for (unsigned i = 2; i < 2U << powers.size(); ++i) {
     std::string term = "1";
-    for (const Power& power : powers) {
-      const double more = std::copysign(times * std::fmod(rest, splitsOf(power)), power.exponent);
-      term += fmt::format(" * x{}^({})", normal.term(power.base).index, power.exponent + more);
-      rest = std::floor(rest / splitsOf(power));
+    for (std::size_t k = 0; k < powers.size(); ++k) {
+      const double more = std::copysign((i >> (k + 1) & 1) * (1 + i % 2), powers[k].exponent);
+      term += fmt::format(" * x{}^({})", normal.term(powers[k].base).index, powers[k].exponent + more);
     }
     const double share =
         kFirstShare * evaluateInterval(formula, ranges).high / evaluateInterval(readInfix(term), ranges).high;
-    if (std::isnormal(share))
-      completions.push_back(readInfix(fmt::format("{} + {} * {}", infixOf(formula.tokens()), share, term)));
+    if (!std::isnormal(share)) continue;
+    completions.push_back(readInfix(fmt::format("{} + {} * {}", infixOf(formula.tokens()), share, term)));
   }
   return completions;
 }
