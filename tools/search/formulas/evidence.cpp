@@ -47,7 +47,7 @@ std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept {
 void weigh(Formula& formula, const Likelihood& likelihood, std::span<const WeighedConstant> constants,
            const EvidenceTerms& terms) {
   constexpr double kLeast = std::numeric_limits<double>::min();
-  const double loss = std::max({terms.is_exact ? terms.floor : formula.loss, terms.floor, kLeast});
+  const double loss = std::max({formula.loss, terms.floor, kLeast});
   const auto fitted = static_cast<double>(std::ranges::count_if(constants, &WeighedConstant::is_fitted));
   double data = likelihood.nats * formula.loss;
   if (likelihood.logs > 0) data += likelihood.logs * std::log(loss);

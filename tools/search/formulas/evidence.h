@@ -21,8 +21,7 @@ struct WeighedConstant {
 /// What else decides the evidence of a formula.
 struct EvidenceTerms {
   double rows = 0;          ///< observations: rows of a weight above 0 that the loss is over
-  double floor = 0;         ///< no loss counts as less
-  bool is_exact = false;    ///< whether the loss is rounding, and counts as the floor
+  double floor = 0;         ///< losses up to this are rounding
   std::size_t symbols = 1;  ///< from which a token is drawn: the grammar's operators and variables, and a constant
 };
 
@@ -45,7 +44,7 @@ std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept;
 ///    has, and log 2 at least.
 ///  - each token: 0.65 log(symbols), chosen on real tables. Most sequences of symbols are no formulas or equal to
 ///    another, so a token costs less than the choice of a symbol.
-/// All exact formulas have the loss `floor`: the shortest has the largest evidence.
+/// A loss within `floor` counts as the floor: the shortest exact formula has the largest evidence.
 ///
 /// The BIC is -2 log(likelihood) + p log(n), without the correction for few rows.
 void weigh(Formula& formula, const Likelihood& likelihood, std::span<const WeighedConstant> constants,

@@ -18,10 +18,10 @@ constexpr double kAsGood = 0.05;
 constexpr double kGain = 1e-3;      // the share of a simpler formula's loss by which another's must be smaller
 constexpr double kSameLoss = 1e-9;  // the share by which losses of one law may differ, whose texts differ
 
-constexpr double kMostRounding = 1e4;  // of an exact formula, in floors
-
+/// That of an exact formula is less than any other.
 double lossOf(const Formula& formula, double floor) noexcept {
-  return isExact(formula, floor) ? -std::numeric_limits<double>::infinity() : formula.loss;
+  const bool is_exact = formula.loss <= std::min(formula.rounding, floor);
+  return is_exact ? -std::numeric_limits<double>::infinity() : formula.loss;
 }
 
 bool isBeaten(const Formula& one, const Formula& by, double floor) {
@@ -42,11 +42,6 @@ bool isSameLaw(const Formula& one, const Formula& other, double floor) {
 }
 
 }  // namespace
-
-bool isExact(const Formula& formula, double floor) noexcept {
-  if (std::isnan(formula.rounding)) return formula.loss <= floor;
-  return formula.loss <= std::min(formula.rounding, kMostRounding * floor);
-}
 
 Result<Choice> parseChoice(std::string_view text) {
   using Rule = Choice::Rule;

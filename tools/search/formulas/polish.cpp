@@ -353,6 +353,7 @@ std::vector<Variant> Polisher::lookAlikes(const Front& front, std::span<const Fo
       if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
     }
     fit(variants, kTrialPasses);
+    std::erase_if(variants, [](const Variant& one) { return !std::isfinite(one.loss); });
     std::ranges::stable_sort(
         variants, {}, [&](const Variant& one) { return std::pair(std::max(one.loss, rounding_), one.tree.size()); });
     variants.resize(std::min(variants.size(), kMostLookAlikes));
@@ -386,10 +387,7 @@ std::vector<double> Polisher::numbersFor(const Variant& variant, std::size_t par
 
 std::vector<Variant> Polisher::rounderThan(Structure structure, const Variant& variant, bool is_exact) const {
   std::vector<Variant> rounder;
-  if (structure == Structure::kFree) {
-    rounder = variant.shortened();
-    if (std::optional<Variant> rest = variant.withoutNegligible(ranges_)) rounder.push_back(*std::move(rest));
-  }
+  if (structure == Structure::kFree) rounder = variant.shortened();
   const auto round = [&](std::span<const std::optional<double>> numbers) {
     if (std::optional<Variant> other = variant.rounded(numbers)) rounder.push_back(*std::move(other));
   };

@@ -1,14 +1,11 @@
 #include "tools/search/formulas/variant.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
 namespace srjit::search {
 namespace {
-
-constexpr double kNegligible = 1e-6;  // share of a sum, by the largest magnitudes
 
 /// `variant` without the tokens from `begin` to `first` and from `last` to `end`.
 Variant without(const Variant& variant, std::size_t begin, std::size_t first, std::size_t last, std::size_t end) {
@@ -64,26 +61,6 @@ std::optional<Variant> Variant::rounded(std::span<const std::optional<double>> n
     if (token.kind == Token::Kind::kParameter) token = tokens[token.index];
   }
   return result;
-}
-
-std::optional<Variant> Variant::withoutNegligible(std::span<const Interval> ranges) const {
-  const std::vector<std::uint32_t> begins = subtreeStarts(tree);
-  const auto sizeOf = [&](std::size_t last) {
-    const std::span<const Token> own = std::span(tree).subspan(begins[last], last + 1 - begins[last]);
-    const Expression part = Expression::create({own.begin(), own.end()}).value();
-    const Interval range = evaluateInterval(part, ranges, values);
-    return std::max(-range.low, range.high);
-  };
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    if (tree[i] != Token::operation(Op::kAdd) && tree[i] != Token::operation(Op::kSub)) continue;
-    const std::size_t begin = begins[i], middle = begins[i - 1];
-    const double left = sizeOf(middle - 1), right = sizeOf(i - 1);
-    const bool is_left = left < kNegligible * right && tree[i].op == Op::kAdd;
-    if (!is_left && !(right < kNegligible * left)) continue;
-    const Variant rest = without(*this, begin, is_left ? middle : begin, is_left ? i : middle, i + 1);
-    return rest.withoutNegligible(ranges).value_or(rest);
-  }
-  return {};
 }
 
 std::vector<Variant> Variant::shortened() const {

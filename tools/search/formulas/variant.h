@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "ir/numbers/intervals.h"
 #include "tools/search/link.h"
 #include "tools/search/trees/arrays.h"
 
@@ -29,10 +28,6 @@ struct Variant {
 
   /// The same with numbers for some parameters: by parameter a number, or none. None if all parameters stay.
   std::optional<Variant> rounded(std::span<const std::optional<double>> numbers) const;
-
-  /// Without all addends that are below a millionth of the rest of their sums, for columns in `ranges`: the fit of one
-  /// often only makes up for another. None if there are no such addends.
-  std::optional<Variant> withoutNegligible(std::span<const Interval> ranges) const;
 
   /// The variants in which one of its operands takes the place of an operator.
   std::vector<Variant> shortened() const;

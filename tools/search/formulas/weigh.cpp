@@ -55,7 +55,7 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
   }
   const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
   if (!likelihood) return;
-  EvidenceTerms terms{
+  const EvidenceTerms terms{
       .rows = rows_, .floor = std::isfinite(rounding_) ? rounding_ : floor, .symbols = rules_.grammar.symbols()};
   // Errors shrink with the root of the rows.
   const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
@@ -69,7 +69,6 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
     for (const Token& token : variants[i].tree) {
       if (token.kind == Token::Kind::kConstant) constants.push_back({.value = token.value, .is_fitted = false});
     }
-    terms.is_exact = isExact(formulas[i], floor);
     search::weigh(formulas[i], *likelihood, constants, terms);
   }
 }
