@@ -233,7 +233,9 @@ Value NormalForms::normalSum(std::vector<Value> addends) {
     for (Value& addend : addends) addend = multiply(addend, divisor);
     return multiply(product(1, common), normalSum(gathered(std::move(addends))));
   }
-  const double lead = std::copysign(commonMagnitude(addends), addends[0].factor);
+  double signs = 0;
+  for (const Value& addend : addends) signs += std::copysign(1, addend.factor);
+  const double lead = std::copysign(commonMagnitude(addends), signs == 0 ? addends[0].factor : signs);
   for (Value& addend : addends) addend = checked(addend.factor / lead, addend.term);
   Term term{.kind = Term::Kind::kSum};
   term.values = std::move(addends);

@@ -10,7 +10,7 @@ namespace srjit {
 namespace {
 
 constexpr double kMostWholePower = 64;
-constexpr std::size_t kMostDistributed = 4;  // powers
+constexpr std::size_t kMostDistributed = 5;  // powers
 
 }  // namespace
 

@@ -181,26 +181,28 @@ Written Writer::writeFunction(const Value& value) {
   if (parity == Parity::kOdd) take(best, scaled(-value.factor, written(-1)));
   if (parity == Parity::kEven) take(best, scaled(value.factor, written(-1)));
   if (term.op == Op::kSin || term.op == Op::kCos) {
-    for (const double shift : {kQuarter, -kQuarter}) take(best, writeShifted(value, shift));
+    for (const int quarters : {1, -1, 2, -2, 3, -3}) take(best, writeShifted(value, quarters));
   }
   return best;
 }
 
-/// sin(u + c) by the cosine of u + c + shift, a quarter of the period, or the reverse, where that number is shorter.
-Written Writer::writeShifted(const Value& value, double shift) {
+/// sin(u + c) by the cosine or sine of u + c + some quarters of the period, or the reverse, where that number is
+/// shorter.
+Written Writer::writeShifted(const Value& value, int quarters) {
   const bool is_sine = forms_.term(value.term).op == Op::kSin;
   std::vector<Value> addends = forms_.addendsOf(forms_.term(value.term).values[0]);
   const auto constant = std::ranges::find(addends, kOne, &Value::term);
   if (constant == addends.end()) return {};
-  const double moved = constant->factor + shift;
+  const double shift = quarters * kQuarter, moved = constant->factor + shift;
   const double decimal = std::strtod(fmt::format("{:.{}f}", moved, kShortDigits).c_str(), nullptr);
   const bool is_shorter =
       decimal == 0 || decimalDigits(decimal) + kFewerDigits <= decimalDigits(tidied(constant->factor));
-  if (std::fabs(moved - decimal) > 2 * kTidyShare * kQuarter || !is_shorter) return {};
+  if (std::fabs(moved - decimal) > 2 * kTidyShare * std::fabs(shift) || !is_shorter) return {};
   constant->factor = decimal;
   if (decimal == 0) addends.erase(constant);
-  const Value other = forms_.function(is_sine ? Op::kCos : Op::kSin, {forms_.normalSum(std::move(addends))});
-  const Value same{((shift < 0) == is_sine ? 1 : -1) * value.factor * other.factor, other.term};
+  const bool changes = quarters % 2 != 0, is_back = quarters == -1 || quarters == 3;
+  const Value other = forms_.function(is_sine != changes ? Op::kSin : Op::kCos, {forms_.normalSum(std::move(addends))});
+  const Value same{(changes && is_back == is_sine ? 1 : -1) * value.factor * other.factor, other.term};
   return forms_.term(other.term).kind == Term::Kind::kFunction ? writeFunction(same) : write(same);
 }
 
@@ -239,8 +241,8 @@ Written Writer::writeSum(std::vector<Value> addends, bool may_factor) {
   for (const double front : fronts) take(best, writeAddends(addends, front));
   if (!may_factor) return best;
   take(best, writeFactored(addends));
-  take(best, writeSquare(addends));
-  take(best, writeLogarithm(addends));
+  for (const int n : {2, 3}) take(best, writeComplete(addends, n));
+  take(best, writeWithConstant(addends));
   return best;
 }
 
@@ -324,25 +326,27 @@ Written Writer::writeFactored(std::span<const Value> addends) {
   return best;
 }
 
-/// a t^2 + b t + rest as a (t + b / 2a)^2 + (rest - b^2 / 4a).
-Written Writer::writeSquare(std::span<const Value> addends) {
+/// a t^n + b t^(n - 1) + rest as a (t + b / na)^n + the rest of rest, for n of 2 or 3.
+Written Writer::writeComplete(std::span<const Value> addends, int n) {
   Written best;
   for (const Value& linear : addends) {
     if (linear.term == kOne) continue;
-    const Value squared = forms_.power({1, linear.term}, 2);
-    const auto square = std::ranges::find(addends, squared.term, &Value::term);
-    if (square == addends.end()) continue;
-    const double shift = linear.factor / square->factor / 2;
+    const auto powerOf = [&](int exponent) { return forms_.power({1, linear.term}, exponent).term; };
+    const auto top = std::ranges::find(addends, powerOf(n), &Value::term);
+    const auto next = std::ranges::find(addends, powerOf(n - 1), &Value::term);
+    if (top == addends.end() || next == addends.end()) continue;
+    const double front = top->factor, shift = next->factor / front / n;
     std::vector<Value> rest, base = {{1, linear.term}, {shift, kOne}};
     for (const Value& addend : addends) {
-      if (addend.term != linear.term && addend.term != squared.term) rest.push_back(addend);
+      if (addend.term != top->term && addend.term != next->term) rest.push_back(addend);
     }
-    rest.push_back({-square->factor * shift * shift, kOne});
+    rest.push_back({-front * std::pow(shift, n), kOne});
+    if (n == 3) rest.push_back({-3 * front * shift * shift, linear.term});
     rest = forms_.gathered(std::move(rest));
-    const double front = square->factor;
-    const Written root = writeSum(base, false), term = scaled(std::fabs(front), apply(Op::kSquare, root));
+    const Written root = writeSum(base, false), power = apply(n == 2 ? Op::kSquare : Op::kCube, root);
+    const Written term = scaled(std::fabs(front), power);
     if (rest.empty()) {
-      take(best, front > 0 ? term : scaled(front, apply(Op::kSquare, root)));
+      take(best, front > 0 ? term : scaled(front, power));
     } else if (front > 0) {
       take(best, apply(Op::kAdd, term, writeSum(rest, false)));
       for (Value& addend : rest) addend.factor = -addend.factor;
@@ -354,24 +358,32 @@ Written Writer::writeSquare(std::span<const Value> addends) {
   return best;
 }
 
-/// c log(u) + k + rest as c log(exp(k / c) u) + rest.
-Written Writer::writeLogarithm(std::span<const Value> addends) {
+/// The other addends, and factor * written in the place of addend `i` and the last one.
+Written Writer::writeMerged(std::span<const Value> addends, std::size_t i, double factor, const Written& written) {
+  std::vector<Value> rest(addends.begin(), addends.end() - 1);
+  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+  if (rest.empty()) return scaled(factor, written);
+  return apply(factor > 0 ? Op::kAdd : Op::kSub, writeSum(rest, false), scaled(std::fabs(factor), written));
+}
+
+/// c log(u) + k as c log(exp(k / c) u), and k + k cos(u), k - k cos(u) as squares of cos(u / 2), sin(u / 2).
+Written Writer::writeWithConstant(std::span<const Value> addends) {
   Written best;
   if (addends.back().term != kOne) return best;
+  const double constant = addends.back().factor;
   for (std::size_t i = 0; i + 1 < addends.size(); ++i) {
     const Term& term = forms_.term(addends[i].term);
-    if (!forms_.isFunction(addends[i].term, Op::kLog)) continue;
-    const double factor = addends[i].factor, inner = std::exp(addends.back().factor / factor);
-    if (!std::isnormal(inner * term.values[0].factor)) continue;
-    const Written logarithm = apply(Op::kLog, write({inner * term.values[0].factor, term.values[0].term}));
-    std::vector<Value> rest(addends.begin(), addends.end() - 1);
-    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-    if (rest.empty()) {
-      take(best, scaled(factor, logarithm));
-    } else if (factor > 0) {
-      take(best, apply(Op::kAdd, writeSum(rest, false), scaled(factor, logarithm)));
-    } else {
-      take(best, apply(Op::kSub, writeSum(rest, false), scaled(-factor, logarithm)));
+    const double factor = addends[i].factor;
+    if (forms_.isFunction(addends[i].term, Op::kLog)) {
+      const double inner = std::exp(constant / factor) * term.values[0].factor;
+      if (!std::isnormal(inner)) continue;
+      take(best, writeMerged(addends, i, factor, apply(Op::kLog, write({inner, term.values[0].term}))));
+    }
+    const bool is_like = std::fabs(std::fabs(factor) - std::fabs(constant)) <= kTidyShare * std::fabs(constant);
+    if (forms_.isFunction(addends[i].term, Op::kCos) && is_like) {
+      const Value half = forms_.function(factor * constant > 0 ? Op::kCos : Op::kSin,
+                                         {{0.5 * term.values[0].factor, term.values[0].term}});
+      take(best, writeMerged(addends, i, 2 * constant, write(forms_.power(half, 2))));
     }
   }
   return best;

@@ -1,7 +1,8 @@
 // Writes normal forms back as expressions: the cheapest of some ways, by a bounded search.
 //
 //   sums       by addends, positive ones first; with one number in front of all; with a power that some addends share
-//              in front of these (Horner's scheme); squares completed; a constant within a logarithm
+//              in front of these (Horner's scheme); squares and cubes completed; a constant within a logarithm, or with
+//              a cosine the square of a sine or cosine
 //   products   one number, factors, then a quotient by the rest; powers of like exponents as one square or root; the
 //              number within a sum or an exponential; factors multiplied into a sum
 //   powers     by square, cube, sqrt and products of them, pow, or exp and log
@@ -53,12 +54,13 @@ class Writer {
   Written writeFresh(const Value& value);
   Written writeFunction(const Value& value);
   Written writeExponential(const Value& exponent);
-  Written writeShifted(const Value& value, double shift);
+  Written writeShifted(const Value& value, int quarters);
   Written writeSum(std::vector<Value> addends, bool may_factor);
   Written writeAddends(std::span<const Value> addends, double front);
   Written writeFactored(std::span<const Value> addends);
-  Written writeSquare(std::span<const Value> addends);
-  Written writeLogarithm(std::span<const Value> addends);
+  Written writeComplete(std::span<const Value> addends, int n);
+  Written writeMerged(std::span<const Value> addends, std::size_t i, double factor, const Written& written);
+  Written writeWithConstant(std::span<const Value> addends);
   Written writeProduct(double factor, const std::vector<Power>& powers, bool may_distribute);
   Written writeFlat(double factor, std::span<const Power> powers, const Written* group, bool is_below);
   Written writeGrouped(double factor, std::span<const Power> powers);

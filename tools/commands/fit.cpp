@@ -147,11 +147,11 @@ ExitStatus runFit(const FitCommand& options) {
   evaluation.copies = options.starts;
   evaluation.compile.deferred = true;
   const std::vector<SourceLine>& lines = evaluation.lines;
-  std::size_t parameters = 0;
+  std::size_t count = 0;
   for (const SourceLine& line : lines) {
-    if (line.ok()) parameters = std::max<std::size_t>(parameters, line.expression->parameterCount());
+    if (line.ok()) count = std::max<std::size_t>(count, line.expression->parameterCount());
   }
-  fit_options.bounds = readBounds(options.bounds, parameters);
+  fit_options.bounds = readBounds(options.bounds, count);
   return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
     std::vector<FittedLine> table(lines.size());
     const auto fit = [&](const Program& program, std::span<const std::size_t> part,

@@ -139,10 +139,12 @@ bool Run::isEnough() {
   // Formulas with as many constants as rows are no evidence.
   const auto isExact = [&](const Formula& formula) {
     const bool interpolates = std::isinf(formula.evidence) && formula.expression.variableCount() > 0;
-    return std::fabs(formula.loss) <= setup_.enough && !interpolates;
+    return std::fabs(formula.loss) <= setup_.enough && !interpolates && polisher_.isTypical(formula, options_.enough);
   };
-  if (std::ranges::none_of(state_.front.formulas(), isExact)) return false;
   if (!exact_since_) {
+    bool has_exact = false;
+    untilStopped(timekeeper_.ended(), [&] { has_exact = std::ranges::any_of(state_.front.formulas(), isExact); });
+    if (!has_exact) return false;
     exact_since_ = Clock::now();
     if (state_.exact_at == 0) state_.exact_at = state_.generations;
   }
@@ -338,6 +340,13 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
                       .device = setup.engine.options().device,
                       .notices = setup.engine.notices()};
   result.notices.insert(result.notices.end(), notices.begin(), notices.end());
+  const Formula& chosen = *result.state.front.chosen();
+  if (chosen.loss <= setup.enough && !polisher.isTypical(chosen, options.enough)) {
+    result.notices.push_back(
+        "the chosen formula is right only for the largest targets, which have nearly all of the variance; for a "
+        "formula "
+        "of the other rows give weights, such as 1 / y^2, or leave the largest out");
+  }
   return result;
 }
 

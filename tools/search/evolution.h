@@ -85,9 +85,10 @@ struct SearchOptions {
   double seconds = 60;
   std::optional<Timekeeper::Clock::time_point> begun = {};  ///< from when `seconds` count; not set: from the call on
   std::uint64_t generations = 0;                            ///< 0: no limit
-  /// Ends the search when a formula leaves no more than this share of the target's variance, and no shorter one was
-  /// found in as many generations more, at most kMostLook of them; without a limit of generations, also in a tenth of
-  /// the time at most. Of losses that are no function of the squared errors: lossesOfShares() of screen.h.
+  /// Ends the search when a formula leaves no more than this share of the target's variance, also at typical rows
+  /// (Polisher::isTypical()), and no shorter one was found in as many generations more, at most kMostLook of them;
+  /// without a limit of generations, also in a tenth of the time at most. Of losses that are no function of the squared
+  /// errors: lossesOfShares() of screen.h.
   double enough = 1e-18;
   std::uint64_t seed = 1;
   double held_out = 0;       ///< share of the rows that are kept for judging, at most kMostHeldOut

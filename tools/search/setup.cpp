@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // for drawing rows
 constexpr std::size_t kFittedRows = 16384;
 constexpr double kLooksExact = 1e-9;  // a share of the target's variance in f32 that may be 0 in f64
-constexpr double kFloor = 1e-22;      // the share of the target's variance that is rounding in f64
+constexpr double kFloor = 1e-18;      // the share of the target's variance that may be rounding in f64
 constexpr double kLeastNats = 4;      // of a row's half logarithm of the loss, summed: a gain that noise seldom gives
 constexpr double kMostGain = 0.05;
 

@@ -16,12 +16,6 @@ namespace {
 
 using Law = double (*)(const std::vector<double>&);
 
-Trees treeOf(const char* text) {
-  Trees trees;
-  trees.add(parse(text, Language::kInfix).value().tokens());
-  return trees;
-}
-
 std::vector<double> valuesOf(const TreeView& tree, const std::vector<std::vector<double>>& columns) {
   const std::size_t rows = columns.front().size();
   const std::vector<double> values = subtreeValues(tree, columns, rows);

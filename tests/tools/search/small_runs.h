@@ -11,8 +11,16 @@
 #include "ir/text.h"
 #include "tools/search/evolution.h"
 #include "tools/search/rows.h"
+#include "tools/search/trees/arrays.h"
 
 namespace srjit::search {
+
+/// One tree.
+inline Trees treeOf(const char* text) {
+  Trees trees;
+  trees.add(parse(text, Language::kInfix).value().tokens());
+  return trees;
+}
 
 /// Rows of a law over columns that are uniform between two numbers.
 template <class Law>

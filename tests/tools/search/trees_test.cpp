@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
+#include "tests/tools/search/small_runs.h"
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/rows.h"
 #include "tools/search/screen.h"
@@ -20,12 +21,6 @@
 
 namespace srjit::search {
 namespace {
-
-Trees treeOf(const char* text) {
-  Trees trees;
-  trees.add(parse(text, Language::kInfix).value().tokens());
-  return trees;
-}
 
 std::string infixOf(const TreeView& tree) { return print(expressionOf(tree), Language::kInfix); }
 

@@ -18,13 +18,21 @@ constexpr double kAsGood = 0.05;
 constexpr double kGain = 1e-3;      // the share of a simpler formula's loss by which another's must be smaller
 constexpr double kSameLoss = 1e-9;  // the share by which losses of one law may differ, whose texts differ
 
+/// That of an exact formula is less than any other.
+double lossOf(const Formula& formula, double floor) noexcept {
+  const bool is_exact = formula.loss <= std::min(formula.rounding, floor);
+  return is_exact ? -std::numeric_limits<double>::infinity() : formula.loss;
+}
+
 bool isBeaten(const Formula& one, const Formula& by, double floor) {
-  return by.complexity <= one.complexity && by.loss - kGain * std::fabs(by.loss) <= std::max(one.loss, floor);
+  const double loss = lossOf(by, floor);
+  return by.complexity <= one.complexity && loss - kGain * std::fabs(loss) <= lossOf(one, floor);
 }
 
 /// Of two formulas, one of them beaten by the other.
 bool isSameLaw(const Formula& one, const Formula& other, double floor) {
-  if (std::max(one.loss, other.loss) <= std::max(floor, std::min(one.loss, other.loss) * (1 + kSameLoss))) return true;
+  const auto [least, most] = std::minmax(lossOf(one, floor), lossOf(other, floor));
+  if (most <= least * (1 + kSameLoss)) return true;
   const auto shapeOf = [](const Formula& formula) {
     Trees tree;
     tree.add(formula.expression.tokens());

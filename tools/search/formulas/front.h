@@ -22,6 +22,7 @@ struct Formula {
   /// Over the rows that were held out, before its constants were fitted to them, too; infinite where the formula has no
   /// value; NaN if no rows were held out.
   double held_out = std::numeric_limits<double>::quiet_NaN();
+  double rounding = std::numeric_limits<double>::infinity();  ///< the loss that its evaluation's rounding explains
   // Over the rows of `loss`; NaN where they have no meaning.
   double evidence = std::numeric_limits<double>::quiet_NaN();  ///< in nats, larger is better (evidence.h)
   double bic = std::numeric_limits<double>::quiet_NaN();       ///< Schwarz's criterion, smaller is better
@@ -49,7 +50,7 @@ Result<Choice> parseChoice(std::string_view text);
 /// another form. Of one complexity the losses ascend. Not thread-safe.
 class Front {
  public:
-  /// Losses up to `floor` are rounding: all of them are equal.
+  /// Losses up to `floor` and Formula::rounding are rounding: all of them are equal, and less than any other.
   explicit Front(double floor = -std::numeric_limits<double>::infinity(), std::size_t top = 1)
       : floor_(floor), top_(top) {}
 

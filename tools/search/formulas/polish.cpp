@@ -10,12 +10,14 @@
 #include "tools/search/formulas/rounding.h"
 #include "tools/search/formulas/scaling.h"
 #include "tools/search/screen.h"
+#include "tools/search/trees/look_alikes.h"
 
 namespace srjit::search {
 namespace {
 
 constexpr int kMostRounds = 3;
-constexpr std::ptrdiff_t kMostSimple = 3;  // forms of a variant that are judged
+constexpr std::size_t kNotAdmitted = std::numeric_limits<std::size_t>::max();  // a complexity
+constexpr std::ptrdiff_t kMostSimple = 3;                                      // forms of a variant that are judged
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
 constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within this number of them a constant may be rounded
 constexpr double kLikelyErrors = 2;                     // the same for a physical constant
@@ -23,9 +25,10 @@ constexpr double kExactErrors = 1e3;                    // the same for an exact
 // Within these shares of its value a constant may be rounded.
 constexpr double kMostTolerance = 1e-2, kLeastTolerance = 1e-15, kExactTolerance = 1e-6;
 constexpr double kToleranceWithoutErrors = 1e-7, kLikelyTolerance = 1e-12;
-constexpr double kHarm = 0.01;        // the share of a loss by which a rounded formula's may be larger
-constexpr double kRounding = 4e-16;   // of an operator's value: about two units in the last place
-constexpr double kExactRest = 1e-12;  // the share of the variance below which a tree is as good as exact
+constexpr double kHarm = 0.01;         // the share of a loss by which a rounded formula's may be larger
+constexpr double kExactRest = 1e-12;   // the share of the variance below which a tree is as good as exact
+constexpr double kNearlyExact = 1e-5;  // the share of the variance below which look-alikes are tried
+constexpr std::size_t kMostLookAlikes = 8, kMostLooks = 3, kMostLooked = 24;
 
 }  // namespace
 
@@ -243,7 +246,10 @@ void Polisher::judge(std::span<Formula> formulas) const {
   for (const Formula& formula : formulas) expressions.push_back(formula.expression);
   const Program program = engine_.compile(expressions);
   const Losses losses = engine_.loss(program, *searched_, {}, rules_.loss).value();
-  for (std::size_t i = 0; i < formulas.size(); ++i) formulas[i].loss = losses.values[i];
+  for (std::size_t i = 0; i < formulas.size(); ++i) {
+    formulas[i].loss = losses.values[i];
+    boundRounding(formulas[i]);
+  }
   if (!held_out_) return;
   const Losses held_out = engine_.loss(program, *held_out_, {}, rules_.loss).value();
   for (std::size_t i = 0; i < formulas.size(); ++i) {
@@ -308,7 +314,7 @@ std::vector<double> Polisher::addTo(Front& front, std::span<const Variant> varia
 /// number near it, plus one.
 std::pair<std::size_t, int> Polisher::costOf(const Variant& variant) const {
   checkStop();
-  std::size_t complexity = std::numeric_limits<std::size_t>::max();
+  std::size_t complexity = kNotAdmitted;
   const Expression whole = closed(variant);
   for (const Expression& form : {whole, shortFormOf(whole)}) {
     if (!rules_.grammar.admits(form.tokens())) continue;
@@ -337,7 +343,35 @@ void Polisher::polish(std::span<const Finalist> finalists, Front& front) const {
   if (finalists.empty()) return;
   std::vector<Variant> variants = variantsOf(finalists);
   fit(variants, kFitPasses);
+  std::vector<Formula> known = front.formulas();
   addTo(front, variants);
+  for (std::size_t look = 0; look < kMostLooks; ++look) {
+    const std::vector<Variant> alikes = lookAlikes(front, known);
+    known = front.formulas();
+    addTo(front, alikes);
+  }
+}
+
+/// What nearly exact formulas of `front` look like, those of `known` left out, fitted: the best for each.
+std::vector<Variant> Polisher::lookAlikes(const Front& front, std::span<const Formula> known) const {
+  std::vector<Variant> best;
+  for (const Formula& formula : front.formulas()) {
+    const bool is_known = std::ranges::find(known, formula.expression, &Formula::expression) != known.end();
+    const bool is_nearly_exact = formula.loss > rounding_ && 1 - formula.r2 < kNearlyExact;
+    if (is_known || !is_nearly_exact || formula.expression.size() > kMostLooked) continue;
+    checkStop();
+    std::vector<Variant> variants;
+    for (const Expression& alike : lookAlikesOf(formula.expression, ranges_, writing_)) {
+      if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
+    }
+    fit(variants, kTrialPasses);
+    std::erase_if(variants, [](const Variant& one) { return !std::isfinite(one.loss); });
+    std::ranges::stable_sort(
+        variants, {}, [&](const Variant& one) { return std::pair(std::max(one.loss, rounding_), one.tree.size()); });
+    variants.resize(std::min(variants.size(), kMostLookAlikes));
+    std::ranges::move(variants, std::back_inserter(best));
+  }
+  return best;
 }
 
 /// Numbers that a parameter may stand for, the shortest first: those of an exact formula, else the decimals that the
@@ -509,6 +543,7 @@ void Polisher::roundVariants(Structure structure, std::vector<Formed>& formed, d
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= limitOf(owner.least, owner.rounding))) continue;
       const std::pair<std::size_t, int> cost = costOf(trials[t]);
+      if (cost.first == kNotAdmitted) continue;
       if (owner.is_done || cost < owner.cost) {
         owner.variant = trials[t];
         owner.cost = cost;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "ir/reference.h"
 #include "tools/search/formulas/evidence.h"
 #include "tools/search/formulas/polish.h"
 
@@ -12,8 +13,29 @@ namespace srjit::search {
 namespace {
 
 constexpr double kLawLeaves = 0.01, kLawRows = 100;  // the share of the variance, and rows
+constexpr double kMostBounded = 1e13;                // of a loss, by that of the target's own rounding
+constexpr std::size_t kBoundedRows = 1024;
+constexpr double kTypicalError = 1e3;
 
 }  // namespace
+
+/// Sets the loss that is rounding: at some rows, bounds of the errors and of the target's own rounding.
+void Polisher::boundRounding(Formula& formula) const {
+  if (!(formula.loss <= kMostBounded * rounding_)) return;
+  const RowSet& rows = *fitted_rows_;
+  double errors = 0, targets = 0;
+  std::vector<double> row(rows.columns.size());
+  const std::size_t step = rows.size() / (kBoundedRows + 1) + 1;
+  for (std::size_t i = 0; i < rows.size(); i += step) {
+    std::ranges::transform(rows.columns, row.begin(), [&](const std::vector<double>& column) { return column[i]; });
+    const double target = kRounding * std::fabs(rows.target[i]);
+    const double error = target + evaluateBounded(formula.expression, row, {}, {}).error;
+    errors += rows.weightOf(i) * error * error;
+    targets += rows.weightOf(i) * target * target;
+  }
+  const double ratio = errors / targets;
+  formula.rounding = rounding_ * (rules_.loss.kind == LossKind::kRmse ? std::sqrt(ratio) : ratio);
+}
 
 /// Sets evidence, BIC and R2 of formulas whose losses are known. The constants' errors come from one pass of a fit.
 void Polisher::weigh(std::span<Formula> formulas, double floor) const {
@@ -33,7 +55,8 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
   }
   const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
   if (!likelihood) return;
-  const EvidenceTerms terms{.rows = rows_, .floor = floor, .variables = rules_.grammar.variables()};
+  const EvidenceTerms terms{
+      .rows = rows_, .floor = std::isfinite(rounding_) ? rounding_ : floor, .variables = rules_.grammar.variables()};
   // Errors shrink with the root of the rows.
   const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
   std::vector<Variant> fits = variants;
@@ -52,10 +75,23 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
 
 Front Polisher::weighed(const Front& front) const {
   std::vector<Formula> formulas = front.formulas();
+  for (Formula& formula : formulas) boundRounding(formula);
   weigh(formulas, front.floor());
   Front result = front.emptied();
   for (Formula& formula : formulas) result.add(std::move(formula));
   return result;
+}
+
+bool Polisher::isTypical(const Formula& formula, double share) const {
+  const std::vector<double>& target = fitted_rows_->target;
+  std::vector<double> values(target.size());
+  engine_.evaluate(engine_.compile(std::span(&formula.expression, 1)), *fitted_, {}, std::span<double>(values)).value();
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double most = kTypicalError * std::sqrt(share) * std::fabs(target[i]);
+    right += target[i] == 0 || std::fabs(values[i] - target[i]) <= most ? 1 : 0;
+  }
+  return 2 * right >= values.size();
 }
 
 bool Polisher::isSound(const Formula& formula, double floor) const {

@@ -154,7 +154,9 @@ std::vector<double> Backsolver::targetOf(std::span<const double> values, Random&
 
 /// The wanted values under a link, and the weights of errors there.
 std::optional<RowSet> Backsolver::linked(const Wanted& wanted, const Link& link, double sign) const {
-  RowSet rows{.target = std::vector<double>(rows_.size()), .weights = std::vector<double>(rows_.size())};
+  RowSet rows;
+  rows.target.resize(rows_.size());
+  rows.weights.resize(rows_.size());
   double lost = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const double value = sign * wanted.values[r];
