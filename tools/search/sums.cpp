@@ -14,7 +14,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::size_t kMostRows = 256, kMostTerms = 400, kMostInSum = 12;
+constexpr std::size_t kMostRows = 256, kMostTerms = 400, kMostInSum = 12, kMoreInSum = 3;
 constexpr double kDependent = 1e-10;  // the share of a term's square below which it is a sum of those before it
 constexpr double kExact = 1e-26;      // the share of the target's square that is rounding
 constexpr double kUnit = 1e-9;        // a factor is 1 or -1 within this
@@ -259,6 +259,12 @@ Solution solve(const Columns& columns, const Set& set) {
   return solution;
 }
 
+/// Leaves out the term whose loss raises the sum of squares least.
+void dropLeast(const Columns& columns, Set& set) {
+  const std::vector<double> losses = solve(columns, set).losses;
+  set.erase(set.begin() + (std::ranges::min_element(losses) - losses.begin()));
+}
+
 /// Trees of sets of terms.
 class Writer {
  public:
@@ -411,8 +417,7 @@ void addSums(std::vector<Expression>& trees, const RowSet& rows, TermTable table
     add(set);
   }
   while (set.size() > 1) {
-    const std::vector<double> losses = solve(columns, set).losses;
-    set.erase(set.begin() + (std::ranges::min_element(losses) - losses.begin()));
+    dropLeast(columns, set);
     add(set);
   }
 }
@@ -451,6 +456,14 @@ TermTable libraryOf(const SearchSetup& setup, std::size_t frame, const RowSet& r
   return screened(std::move(library), rows);
 }
 
+TermTable shortTerms(const TermTable& table, std::size_t tokens, const RowSet& rows) {
+  Set numbers;
+  for (std::size_t t = 0; t < table.terms.size(); ++t) {
+    if (table.terms[t].tokens.size() <= tokens) numbers.push_back(t);
+  }
+  return partOf(table, numbers, rows, false);
+}
+
 std::optional<Expression> nearestSum(const TermTable& table, const TermTable& more, const RowSet& wanted,
                                      std::size_t most, const Grammar& grammar) {
   const std::size_t count = table.terms.size(), others = more.terms.size();
@@ -461,7 +474,8 @@ std::optional<Expression> nearestSum(const TermTable& table, const TermTable& mo
     values.insert(values.end(), more.values.data() + r * others, more.values.data() + (r + 1) * others);
   }
   const Columns columns(wanted, std::move(values));
-  const Set set = forward(columns, most);
+  Set set = forward(columns, most + kMoreInSum);
+  while (set.size() > most) dropLeast(columns, set);
   return set.empty() ? std::nullopt : Writer(grammar, columns, false, table.terms, more.terms).tree(set);
 }
 

@@ -52,6 +52,9 @@ RowSet someRows(const SearchSetup& setup, std::size_t frame, std::size_t most_ro
 TermTable libraryOf(const SearchSetup& setup, std::size_t frame, const RowSet& rows,
                     std::span<const Expression> parts = {});
 
+/// The terms of at most `tokens` tokens. `rows`: those of the table.
+TermTable shortTerms(const TermTable& table, std::size_t tokens, const RowSet& rows);
+
 /// The sum of at most `most` terms, of a table or `more`, and a constant which comes nearest to the target of `wanted`
 /// by its weights; other columns are not read. None if no term varies, or the grammar does not admit the sum.
 /// Thread-safe.

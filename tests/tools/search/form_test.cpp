@@ -221,7 +221,8 @@ TEST(DefinitionSlow, ASearchUsesItSooner) {
   const RowSet rows =
       rowsOf(3, 300, [](const std::vector<double>& x) { return x[2] * std::tanh(x[0] / (x[0] + x[1] * x[1])) + x[1]; });
   SearchOptions options = smallOptions();
-  options.generations = 20;
+  options.generations = 30;
+  options.seed = 2;
   options.islands = 8;
   options.island = {.population = 200, .offspring = 400};
   options.grammar.operators = parseOperators("add,mul,square,div,tanh").value();

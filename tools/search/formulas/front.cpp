@@ -31,8 +31,8 @@ bool isBeaten(const Formula& one, const Formula& by, double floor) {
 
 /// Of two formulas, one of them beaten by the other.
 bool isSameLaw(const Formula& one, const Formula& other, double floor) {
-  const auto [least, most] = std::minmax(lossOf(one, floor), lossOf(other, floor));
-  if (most <= least * (1 + kSameLoss)) return true;
+  const double a = lossOf(one, floor), b = lossOf(other, floor);
+  if (std::max(a, b) <= std::min(a, b) * (1 + kSameLoss)) return true;
   const auto shapeOf = [](const Formula& formula) {
     Trees tree;
     tree.add(formula.expression.tokens());

@@ -22,11 +22,11 @@ struct Formula {
   /// Over the rows that were held out, before its constants were fitted to them, too; infinite where the formula has no
   /// value; NaN if no rows were held out.
   double held_out = std::numeric_limits<double>::quiet_NaN();
-  double rounding = std::numeric_limits<double>::infinity();  ///< the loss that its evaluation's rounding explains
   // Over the rows of `loss`; NaN where they have no meaning.
   double evidence = std::numeric_limits<double>::quiet_NaN();  ///< in nats, larger is better (evidence.h)
   double bic = std::numeric_limits<double>::quiet_NaN();       ///< Schwarz's criterion, smaller is better
   double r2 = std::numeric_limits<double>::quiet_NaN();        ///< the share of the target's variance that it explains
+  double rounding = std::numeric_limits<double>::infinity();  ///< the loss that its evaluation's rounding explains
 };
 
 /// The formula to show, and to predict with, where only one can be.

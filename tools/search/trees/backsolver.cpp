@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kSolvedRows = 64;
 constexpr std::size_t kMostSummands = 3;
+constexpr std::size_t kTermTokens[] = {1, 3, 100};           // columns, products and functions of columns, all
 constexpr std::size_t kMostSubtrees = 60, kMostTokens = 12;  // of other trees
 constexpr double kPlainTarget = 0.5;                         // trees that shall be y itself, not the best (y - a) / b
 constexpr double kLinked = 0.5;                              // sums that a function is put above
@@ -136,7 +137,8 @@ std::optional<Wanted> wantedOf(const TreeView& tree, std::size_t last, std::span
 Backsolver::Backsolver(const SearchSetup& setup, std::size_t frame)
     : grammar_(&setup.grammars[frame]), is_scaled_(setup.is_scaled), rows_(someRows(setup, frame, kSolvedRows)) {
   if (!grammar_->has(Op::kAdd) || !grammar_->has(Op::kMul)) return;
-  library_ = libraryOf(setup, frame, rows_);
+  const TermTable library = libraryOf(setup, frame, rows_);
+  for (const std::size_t tokens : kTermTokens) libraries_.push_back(shortTerms(library, tokens, rows_));
   for (const Link& link : allLinks()) {
     const auto isWritable = [&](Op op) { return grammar_->writable()[static_cast<std::size_t>(op)]; };
     if (std::ranges::all_of(link.inverse, isWritable)) links_.push_back(&link);
@@ -200,7 +202,7 @@ TermTable Backsolver::subtreesOf(std::span<const TreeView> trees) const {
 
 std::optional<Edit> Backsolver::solve(const TreeView& tree, std::span<const TreeView> others, Random& random,
                                       Trees& memory) const {
-  if (library_.terms.empty()) return {};
+  if (libraries_.empty()) return {};
   const std::size_t last = random.below(tree.size());
   const std::vector<double> values = subtreeValues(tree, rows_.columns, rows_.size());
   const auto wanted = wantedOf(tree, last, values, targetOf(std::span(values).last(rows_.size()), random));
@@ -211,7 +213,8 @@ std::optional<Edit> Backsolver::solve(const TreeView& tree, std::span<const Tree
   const bool is_negated = !link.inverse.empty() && 2 * static_cast<std::size_t>(negative) > rows_.size();
   const std::optional<RowSet> rows = linked(*wanted, link, is_negated ? -1 : 1);
   if (!rows) return {};
-  const std::optional<Expression> sum = nearestSum(library_, subtreesOf(others), *rows, most, *grammar_);
+  const TermTable& library = libraries_[random.below(libraries_.size())];
+  const std::optional<Expression> sum = nearestSum(library, subtreesOf(others), *rows, most, *grammar_);
   if (!sum) return {};
   memory.drop();
   for (const Token& token : sum->tokens()) memory.put(codeOf(token), token.value);

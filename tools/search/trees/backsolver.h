@@ -50,8 +50,8 @@ class Backsolver {
   const Grammar* grammar_;
   bool is_scaled_;
   RowSet rows_;
-  TermTable library_;
-  std::vector<const Link*> links_;  ///< whose inverses the grammar can write
+  std::vector<TermTable> libraries_;  ///< of the shortest terms first; none if the grammar has no sums
+  std::vector<const Link*> links_;    ///< whose inverses the grammar can write
 };
 
 }  // namespace srjit::search
