@@ -73,6 +73,7 @@ class Judge {
     front.add({.expression = formula, .complexity = formula.size(), .loss = 1});
     return *polisher_->round(front).best();
   }
+  bool isTypical(const char* formula) const { return polisher_->isTypical({.expression = infix(formula)}, 1e-18); }
 
  private:
   Grammar grammar_ =
@@ -88,6 +89,20 @@ std::size_t lengthOfConstants(const Expression& formula) {
     if (token.kind == Token::Kind::kConstant) length += fmt::format("{}", std::fabs(token.value)).size();
   }
   return length;
+}
+
+TEST(Polish, ExactAtTheLargestTargetsOnlyIsNotTypical) {
+  RowSet rows;
+  rows.columns.resize(2);
+  for (int r = 1; r <= 50; ++r) rows.columns[0].push_back(r);
+  rows.columns[0].push_back(1e40);
+  rows.columns[1] = rows.target = rows.columns[0];
+  const Judge judge(rows);
+  EXPECT_LT(lossOf(infix("x0 + 1"), rows), 1e-60);
+  EXPECT_FALSE(judge.isTypical("x0 + 1"));
+  EXPECT_TRUE(judge.isTypical("x0"));
+  EXPECT_TRUE(judge.isTypical("x0 * 1.0000001")) << "within 1e-6";
+  EXPECT_FALSE(judge.isTypical("x0 * 1.00001"));
 }
 
 // 15 constants of laws in 10 formulas each.

@@ -24,7 +24,7 @@ constexpr const char* kOfSum[] = {"(1 + {0})",
                                   "1 / square(1 - {0}/2)",
                                   "2*{0} / (1 - exp(-2*{0}))",
                                   "(exp(2*{0}) - 1) / (2*{0})",
-                                  "log(1 + 2*{0}) / (2*{0})"};
+                                  "log(1 - 2*{0}) / (-2*{0})"};
 constexpr const char* kOfFall[] = {"cos(sqrt(2)*{0})", "sin(sqrt(6)*{0}) / (sqrt(6)*{0})",
                                    "tanh(sqrt(3)*{0}) / (sqrt(3)*{0})", "atan(sqrt(3)*{0}) / (sqrt(3)*{0})"};
 constexpr const char* kOfRise[] = {"1 / cos(sqrt(2)*{0})", "sqrt(6)*{0} / sin(sqrt(6)*{0})",
