@@ -45,7 +45,7 @@ class ReportTest(unittest.TestCase):
             print(f'mass,speed,"{NAME}",energy', file=file)
             for _ in range(ROWS):
                 mass, speed = drawn.uniform(1, 3), drawn.uniform(1, 9)
-                print(mass, speed, drawn.random(), math.sin(mass * speed) + mass + 0.1 * drawn.gauss(0, 1), sep=",", file=file)
+                print(mass, speed, drawn.random(), math.sin(mass * speed) + mass + speed / 3 + 0.1 * drawn.gauss(0, 1), sep=",", file=file)
         cls.words = ["search", "--data", str(table), "--target", "energy", "--device", "cpu", "--generations", "4",
                      "--quiet", "--islands", "4", "--held-out", "0.2"]
         cls.front = json.loads(run(*cls.words, "--json", "--report", str(cls.path)))

@@ -172,9 +172,8 @@ Result<Form> Form::parse(std::string_view text, const DataView& data, const std:
   for (std::size_t i = 0; i < parsed->size(); ++i) {
     if (parsed->tokens()[i].kind != Token::Kind::kParameter) continue;
     if (std::ranges::find(parameters, parsed->tokens()[i].index) != parameters.end()) {
-      return errorAt(
-          text, ranges[i],
-          fmt::format("{} occurs twice; give each constant a parameter of its own", textOf(text, ranges[i])));
+      const std::string_view name = textOf(text, ranges[i]);
+      return errorAt(text, ranges[i], fmt::format("{} occurs twice; give each constant a parameter of its own", name));
     }
     parameters.push_back(parsed->tokens()[i].index);
   }
