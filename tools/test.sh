@@ -2,7 +2,7 @@
 # Installs missing packages, then builds and runs every test. Can be run again at any time.
 #
 #   tools/test.sh           everything: release, Python package, sanitizers, coverage, fuzzing, format, clang-tidy
-#   tools/test.sh --quick   only the release preset's tests
+#   tools/test.sh --quick   only the format and the release preset's tests
 #
 # The last line is `N passed, N failed` (and `, N skipped`); the exit status is 0 only if nothing failed.
 set -euo pipefail
@@ -95,13 +95,13 @@ check() {
 
 install_packages "${SRJIT_BUILD_PACKAGES[@]}" "${SRJIT_TEST_PACKAGES[@]}"
 describe_cuda
+check "the format of all sources" check_format
 build_preset release
 check "that the compiler gave no warning" check_warnings
 run_ctest release
 if ! $quick; then
   run_pytest
   check "that the site of the pages builds" tools/docs.sh
-  check "the format of all sources" check_format
   build_preset asan
   rm -rf build/asan/profiles
   run_ctest asan

@@ -120,17 +120,18 @@ void addBoundsOption(CLI::App& app, std::vector<std::string>& bounds, const std:
   app.add_option("--bounds", bounds, doc)->type_name("P:LOWER:UPPER,...")->delimiter(',')->allow_extra_args(false);
 }
 
-std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, std::size_t parameters) {
-  std::vector<ParameterBounds> bounds(parameters);
-  std::vector<std::size_t> places;
+std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts,
+                                        const std::set<std::uint32_t>& parameters) {
+  std::vector<ParameterBounds> bounds(parameters.empty() ? 0 : *parameters.rbegin() + 1);
+  std::vector<std::uint32_t> places;
   for (const std::string& text : texts) {
     const auto check = [&](bool is_good, std::string_view why) {
       if (!is_good) refuse("--bounds: {}: {}; expected P:LOWER:UPPER, such as p0:0:", text::inQuotes(text), why);
     };
     auto [name, sides] = llvm::StringRef(text).split(':');
-    std::size_t place = 0;
+    std::uint32_t place = 0;
     check(name.consume_front("p") && !name.getAsInteger(10, place) && sides.count(':') == 1, "it is not of this form");
-    check(place < parameters, "no expression has this parameter");
+    check(parameters.contains(place), "no expression has this parameter");
     check(std::ranges::find(places, place) == places.end(), "the parameter occurs twice");
     places.push_back(place);
     const auto read = [&](llvm::StringRef side, double none) {
@@ -139,7 +140,9 @@ std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, s
       return *number;
     };
     bounds[place] = {read(sides.split(':').first, -HUGE_VAL), read(sides.split(':').second, HUGE_VAL)};
-    check(bounds[place].lower <= bounds[place].upper, "the lower bound is above the upper one");
+    const auto& [lower, upper] = bounds[place];
+    check(lower <= upper, "the lower bound is above the upper one");
+    check(lower < HUGE_VAL && upper > -HUGE_VAL, "no number is between the bounds");
   }
   return bounds;
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,9 +90,10 @@ CLI::Option* addNumber(CLI::App& app, const std::string& name, double& value, co
 
 /// Adds --bounds: texts for readBounds().
 void addBoundsOption(CLI::App& app, std::vector<std::string>& bounds, const std::string& doc);
-/// Reads texts such as p0:0: and p1:-1:1, where a side without a number has no bound: bounds of p0, p1, ... Throws
-/// ErrorException for other texts.
-std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts, std::size_t parameters);
+/// Reads texts such as p0:0: and p1:-1:1, where a side without a number has no bound: bounds of p0, p1, ... up to the
+/// last of `parameters`, which are those that occur. Throws ErrorException for other texts.
+std::vector<ParameterBounds> readBounds(const std::vector<std::string>& texts,
+                                        const std::set<std::uint32_t>& parameters);
 
 /// Adds --math and --precision, which fix what numbers mean.
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision);

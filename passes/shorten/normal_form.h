@@ -4,9 +4,9 @@
 //   Value     a number times a term
 //   term      1, a variable, a function of values, a product of powers of terms, or a sum of values
 //   product   bases are no products (but for roots of products of unknown sign), exponents are not 0; one exp() at most
-//   sum       at least two values, no sums among them, no factor that all of them have; most numbers are above 0, or half
-//             of them with the first, and the most frequent magnitude is 1, but for bases of roots; a constant is the
-//             last
+//   sum       at least two values, no sums among them, no factor that all of them have; most numbers are above 0,
+//             or half of them and the first, and the most frequent magnitude is 1, but for bases of roots; a constant
+//             is the last
 //
 // Terms are hash-consed: equal terms are one number.
 #pragma once

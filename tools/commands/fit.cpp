@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
@@ -147,16 +148,17 @@ ExitStatus runFit(const FitCommand& options) {
   evaluation.copies = options.starts;
   evaluation.compile.deferred = true;
   const std::vector<SourceLine>& lines = evaluation.lines;
-  std::size_t count = 0;
+  std::set<std::uint32_t> parameters;
   for (const SourceLine& line : lines) {
-    if (line.ok()) count = std::max<std::size_t>(count, line.expression->parameterCount());
+    for (const Token& token : line.ok() ? line.expression->tokens() : std::span<const Token>()) {
+      if (token.kind == Token::Kind::kParameter) parameters.insert(token.index);
+    }
   }
-  fit_options.bounds = readBounds(options.bounds, count);
+  fit_options.bounds = readBounds(options.bounds, parameters);
   return writeEvaluation(evaluation, options.evaluation, [&](OutputFile& out) {
     std::vector<FittedLine> table(lines.size());
-    const auto fit = [&](const Program& program, std::span<const std::size_t> part,
-                         std::span<const double> parameters) {
-      const std::vector<double> starts = program.drawStarts(parameters, options.starts, options.seed, part).value();
+    const auto fit = [&](const Program& program, std::span<const std::size_t> part, std::span<const double> around) {
+      const std::vector<double> starts = program.drawStarts(around, options.starts, options.seed, part).value();
       Fits fits = evaluation.engine.fit(program, evaluation.data, starts, fit_options).value();
       takeFits(fits, program, part, table);
       return std::move(fits.losses.failures);

@@ -169,6 +169,7 @@ std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const Se
     if (is_first && is_empty) addSums(state.front, setup, fitting, fitted);
     if (end != SearchEnd::kEnough) polishArchives(state, setup.gain, fitting, fitted);
   });
+  const bool is_cut = fitted.stop_requested();
   state.front = roundInSlices(state.front, rounding, closed);
   const bool is_late = end == SearchEnd::kTime;
   std::vector<std::string> notices;
@@ -177,10 +178,11 @@ std::vector<std::string> closeSearch(SearchState& state, SearchEnd end, const Se
     notices.push_back(
         std::string("the search ended within its first generation, so it has few formulas, most of them sums") +
         (is_late ? "; it needs more seconds, or fewer islands, offspring or rows" : ""));
-  } else if (closed.stop_requested()) {
-    notices.push_back(std::string("the search ended before all formulas were fitted and rounded, so some have more "
-                                  "digits than they need") +
-                      (is_late ? "; it needs more seconds" : ""));
+  } else if (is_cut || closed.stop_requested()) {
+    notices.push_back(
+        std::string("the search ended before all formulas were fitted and rounded, so some are missing or "
+                    "have more digits than they need") +
+        (is_late ? "; it needs more seconds" : ""));
   }
   return notices;
 }

@@ -28,7 +28,7 @@ struct Candidate {
 std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives, double gain);
 
 /// Adds to `front` what `polisher` makes of the candidates, and marks them. Throws as Polisher::polish(), and then
-/// changes nothing.
+/// marks none.
 void polishCandidates(std::span<const Candidate> candidates, const Polisher& polisher, Front& front);
 
 /// Fits and rounds the formulas of `state` in slices, the most important first, as long as `time` allows; then the rest

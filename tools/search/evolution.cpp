@@ -178,8 +178,9 @@ Individuals Run::judged(std::span<const Expression> trees, std::size_t frame) co
 void Run::addFirstSums() {
   std::vector<std::vector<Expression>> sums(setup_.frames.size());
   tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t frame) { sums[frame] = sparseSums(setup_, frame); });
-  for (std::size_t frame = 0; frame < sums.size(); ++frame)
+  for (std::size_t frame = 0; frame < sums.size(); ++frame) {
     archive(state_.archives[frame], judged(sums[frame], frame), setup_.gain);
+  }
 }
 
 /// Sums of the parts of archived trees, of one frame at a time: of the first frame every other time.
@@ -344,8 +345,7 @@ SearchResult searchFrom(const DataView& data, const SearchOptions& options, std:
   if (chosen.loss <= setup.enough && !polisher.isTypical(chosen, options.enough)) {
     result.notices.push_back(
         "the chosen formula is right only for the largest targets, which have nearly all of the variance; for a "
-        "formula "
-        "of the other rows give weights, such as 1 / y^2, or leave the largest out");
+        "formula of the other rows give weights, such as 1 / y^2, or leave the largest out");
   }
   return result;
 }

@@ -63,8 +63,8 @@ struct IslandOptions {
 /// The offspring of one generation, without losses: mutants and crossings of parents from the population, or random
 /// trees where it is empty. None is the same formula (identity.h) as one before it or in the population, unless it is
 /// simpler, so there may be fewer than asked for. Depends on the island, the options and `seed`, and not on the number
-/// of threads. With a `backsolver` of the island's frame, one of 50 children has a subtree that it solved. They become
-/// the children of `brood`. Uses all threads of TBB's arena.
+/// of threads. With a `backsolver` of the island's frame, one of 50 children has a subtree that it solved, unless the
+/// grammar has a form. They become the children of `brood`. Uses all threads of TBB's arena.
 void breed(const Island& island, const Grammar& grammar, const IslandOptions& options, std::uint64_t seed, Brood& brood,
            const Backsolver* backsolver = nullptr);
 

@@ -20,7 +20,7 @@ namespace srjit::search {
 struct FitBatch {
   Trees trees;
   std::vector<double> starts;           ///< of all trees, one after another
-  std::vector<ParameterBounds> bounds;  ///< likewise, if they have a form with bounds
+  std::vector<ParameterBounds> bounds;  ///< of the same, if they have a form with bounds
 
   /// Those of a tree's constants that `exponents` chooses become parameters, within the bounds of a form.
   void add(const TreeView& tree, Exponents exponents, const Form* form = nullptr);

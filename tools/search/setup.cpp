@@ -132,7 +132,7 @@ Grammar grammarOf(const SearchOptions& options, const DataView& data) {
   return made;
 }
 
-/// The start formulas, with 1 for each parameter. `grammar`: of a tree in the target itself.
+/// The start formulas, with 1 for each parameter, or the bound next to it. `grammar`: of a tree in the target itself.
 std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& data, const Grammar& grammar) {
   std::vector<Expression> guesses;
   for (const std::string& text : options.guesses) {
@@ -143,6 +143,12 @@ std::vector<Expression> guessesOf(const SearchOptions& options, const DataView& 
     }
     const std::vector<double> ones(parsed.parameterCount(), 1.0);
     Expression guess = withParameters(parsed, ones).value();
+    if (grammar.form() != nullptr) {
+      Trees tree;
+      tree.add(guess.tokens());
+      grammar.form()->clamp(tree[0].codes, tree.openConstants());
+      guess = expressionOf(tree[0]);
+    }
     for (const Token& token : guess.tokens()) {
       if (token.kind == Token::Kind::kOp && !grammar.writable()[static_cast<std::size_t>(token.op)]) {
         refuseAt(failure(Errc::kInvalid, "{} is no operator of the search: add it", infoOf(token.op).name));

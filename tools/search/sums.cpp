@@ -190,8 +190,8 @@ Set forward(const Columns& columns, std::size_t most) {
     std::optional<std::size_t> best;
     double most_gain = 0;
     for (std::size_t t = 0; t < count; ++t) {
-      const double gain = both[t] * both[t] / squares[t];
-      if (!(squares[t] > kDependent * columns.squares()[t]) || !(gain > most_gain)) continue;
+      const double all_of_it = columns.squares()[t], gain = both[t] * both[t] / squares[t];
+      if (all_of_it == 0 || !(squares[t] > kDependent * all_of_it) || !(gain > most_gain)) continue;
       most_gain = gain;
       best = t;
     }

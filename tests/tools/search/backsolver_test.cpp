@@ -112,7 +112,7 @@ double leastError(const RowSet& rows, Law law, const char* text, const std::vect
       if (r == 0) factor = values[r] / law(row);
       most = std::fmax(most, std::isfinite(values[r]) ? std::fabs(values[r] / factor / law(row) - 1) : 1e300);
     }
-    least = std::fmin(least, most);
+    if (std::isnormal(factor)) least = std::fmin(least, most);
   }
   return least;
 }

@@ -242,6 +242,22 @@ TEST(Search, AFormulaWithoutAValueOnHeldOutRowsIsNotChosen) {
   EXPECT_TRUE(std::isinf(read.formulas()[1].held_out));
 }
 
+TEST(Search, ACheckpointKeepsWhatTellsALawFromOneThatIsNearlyEqual) {
+  SearchState state;
+  state.front = Front(1e-18);
+  for (const auto& [text, loss] : {std::pair("x0 * x1", 1e-19), std::pair("x0 * x1 + x0", 1e-31)}) {
+    const Expression expression = parse(text, Language::kInfix).value();
+    state.front.add({.expression = expression, .complexity = expression.size(), .loss = loss, .rounding = 1e-30});
+  }
+  ASSERT_EQ(state.front.size(), 2u) << "both losses are below the floor, and only one is rounding";
+  const std::string text = checkpointText(state);
+  Front read = readCheckpoint(text)->front;
+  ASSERT_EQ(read.size(), 2u);
+  const Expression longer = parse("x0 * x1 + x0 + x1 - x1", Language::kInfix).value();
+  read.add({.expression = longer, .complexity = longer.size(), .loss = 1e-32, .rounding = 1e-30});
+  EXPECT_EQ(read.size(), 2u) << "as exact, and longer";
+}
+
 TEST(Search, UsesWeights) {
   RowSet rows = rowsOf(1, 200, [](const auto& row) { return row[0]; });
   rows.weights.assign(rows.size(), 1);

@@ -186,6 +186,11 @@ TEST(Bounds, HoldInEveryFormulaOfTheFront) {
   }
   options.bounds = {"p2:0:"};
   EXPECT_THAT(refusalOf(options, rows), HasSubstr("--bounds: 'p2:0:': no expression has this parameter"));
+  options.form = "f(x0) + p1*x1";
+  options.bounds = {"p0:0:"};
+  EXPECT_THAT(refusalOf(options, rows), HasSubstr("--bounds: 'p0:0:': no expression has this parameter"));
+  options.bounds = {"p1:inf:"};
+  EXPECT_THAT(refusalOf(options, rows), HasSubstr("--bounds: 'p1:inf:': no number is between the bounds"));
   options.form.reset();
   EXPECT_THAT(refusalOf(options, rows), HasSubstr("there is no template"));
 }

@@ -130,6 +130,18 @@ TEST(SparseSums, TakeTheColumnsOfAWideTableThatMatter) {
   EXPECT_LT(leastRest(rows, optionsOf({"identity"})), 1e-12);
 }
 
+TEST(SparseSums, LeaveOutColumnsThatHardlyVary) {
+  RowSet rows = rowsOf(3, 100, [](const std::vector<double>& x) { return 2 * x[0] + x[1] * x[1]; }, 0.1);
+  Random random(4);
+  for (double& value : rows.columns[2]) value = 2026 * (1 + 1e-13 * random.between(-1.0, 1.0));
+  SearchOptions options = smallOptions();
+  options.grammar.operators = parseOperators("add,mul,square").value();
+  const SearchSetup setup = setUp(rows.view(), options, 0, {});
+  for (const Expression& sum : sparseSums(setup, 0)) {
+    EXPECT_THAT(print(sum, Language::kInfix), testing::Not(testing::HasSubstr("x2")));
+  }
+}
+
 TEST(SparseSums, NeedSumsAndProducts) {
   const RowSet rows = rowsOf(2, 100, [](const auto& x) { return x[0] + x[1]; });
   for (const char* const operators : {"add,sin", "mul,div", "sub,div"}) {

@@ -26,7 +26,7 @@ struct Formula {
   double evidence = std::numeric_limits<double>::quiet_NaN();  ///< in nats, larger is better (evidence.h)
   double bic = std::numeric_limits<double>::quiet_NaN();       ///< Schwarz's criterion, smaller is better
   double r2 = std::numeric_limits<double>::quiet_NaN();        ///< the share of the target's variance that it explains
-  double rounding = std::numeric_limits<double>::infinity();  ///< the loss that its evaluation's rounding explains
+  double rounding = std::numeric_limits<double>::infinity();   ///< the loss that its evaluation's rounding explains
 };
 
 /// The formula to show, and to predict with, where only one can be.

@@ -359,9 +359,10 @@ std::vector<Variant> Polisher::lookAlikes(const Front& front, std::span<const Fo
     const bool is_known = std::ranges::find(known, formula.expression, &Formula::expression) != known.end();
     const bool is_nearly_exact = formula.loss > rounding_ && 1 - formula.r2 < kNearlyExact;
     if (is_known || !is_nearly_exact || formula.expression.size() > kMostLooked) continue;
-    checkStop();
     std::vector<Variant> variants;
-    for (const Expression& alike : lookAlikesOf(formula.expression, ranges_, writing_)) {
+    for (const Expression& whole : lookAlikesOf(formula.expression, ranges_, writing_)) {
+      checkStop();
+      const Expression alike = shortFormOf(whole);
       if (rules_.grammar.admits(alike.tokens())) variants.push_back(Variant::of(alike.tokens(), Exponents::kWholeKept));
     }
     fit(variants, kTrialPasses);

@@ -60,7 +60,8 @@ class Polisher {
   /// finalists are scaled, else g^-1(f); with the constants fitted in f64, and simplified as far as that does not raise
   /// the loss. A finalist that cannot be fitted is left out. So is a formula that is not sound near the rows
   /// (neighbourhood.h), unless the front is empty or the formula is a law: its loss is rounding, or it leaves at most a
-  /// hundredth of the variance of a hundred rows or more.
+  /// hundredth of the variance of a hundred rows or more. What nearly exact formulas look like (look_alikes.h) is
+  /// tried, too. If it throws, the front may have some of the formulas.
   void polish(std::span<const Finalist> finalists, Front& front) const;
 
   /// The formulas of `front` without what does nothing. One after another, an operator gives way to one of its

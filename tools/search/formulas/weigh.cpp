@@ -22,18 +22,22 @@ constexpr double kTypicalError = 1e3;
 /// Sets the loss that is rounding: at some rows, bounds of the errors and of the target's own rounding.
 void Polisher::boundRounding(Formula& formula) const {
   if (!(formula.loss <= kMostBounded * rounding_)) return;
+  checkStop();
   const RowSet& rows = *fitted_rows_;
+  const auto [least, most] = std::ranges::minmax(rows.target);
+  const double size = std::max(-least, most);  // of any magnitude, whose square f64 may lack
   double errors = 0, targets = 0;
   std::vector<double> row(rows.columns.size());
   const std::size_t step = rows.size() / (kBoundedRows + 1) + 1;
   for (std::size_t i = 0; i < rows.size(); i += step) {
     std::ranges::transform(rows.columns, row.begin(), [&](const std::vector<double>& column) { return column[i]; });
-    const double target = kRounding * std::fabs(rows.target[i]);
-    const double error = target + evaluateBounded(formula.expression, row, {}, {}).error;
+    const double target = kRounding * std::fabs(rows.target[i]) / size;
+    const double error = target + evaluateBounded(formula.expression, row, {}, {}).error / size;
     errors += rows.weightOf(i) * error * error;
     targets += rows.weightOf(i) * target * target;
   }
   const double ratio = errors / targets;
+  if (std::isnan(ratio)) return;
   formula.rounding = rounding_ * (rules_.loss.kind == LossKind::kRmse ? std::sqrt(ratio) : ratio);
 }
 
@@ -55,8 +59,7 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
   }
   const std::optional<Likelihood> likelihood = likelihoodOf(rules_.loss);
   if (!likelihood) return;
-  const EvidenceTerms terms{
-      .rows = rows_, .floor = std::isfinite(rounding_) ? rounding_ : floor, .variables = rules_.grammar.variables()};
+  EvidenceTerms terms{.rows = rows_, .variables = rules_.grammar.variables()};
   // Errors shrink with the root of the rows.
   const double shrinking = std::sqrt(std::min(1.0, static_cast<double>(fitted_rows_->size()) / rows_));
   std::vector<Variant> fits = variants;
@@ -69,6 +72,8 @@ void Polisher::weigh(std::span<Formula> formulas, double floor) const {
     for (const Token& token : variants[i].tree) {
       if (token.kind == Token::Kind::kConstant) constants.push_back({.value = token.value, .is_fitted = false});
     }
+    const double own = std::min(formulas[i].rounding, floor);
+    terms.floor = std::isfinite(rounding_) ? std::max(rounding_, own) : floor;
     search::weigh(formulas[i], *likelihood, constants, terms);
   }
 }

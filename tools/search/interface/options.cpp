@@ -94,9 +94,10 @@ void addEffortOptions(CLI::App& app, SearchOptions& options) {
   addNumber(app, "--seconds", options.seconds, "search for so long, the data's loading included; 0: without a limit")
       ->type_name("S");
   addCount(app, "--generations", options.generations, "and for so many generations; 0: without a limit");
-  addNumber(app, "--enough", options.enough,
-            "end when a formula leaves no more than this share of the target's variance; for losses other than of "
-            "squared errors, when its loss is that of errors of so small a variance")
+  addNumber(
+      app, "--enough", options.enough,
+      "end when a formula leaves no more than this share of the target's variance, and is exact at half of the "
+      "rows, too; for losses other than of squared errors, when its loss is that of errors of so small a variance")
       ->type_name("SHARE");
   addCount(app, "--seed", options.seed, "of all random numbers");
   addNumber(app, "--held-out", options.held_out,

@@ -15,7 +15,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr std::string_view kFormat = "sr-jit search 7";
+constexpr std::string_view kFormat = "sr-jit search 8";
 
 Json jsonOf(const Expression& tree, std::size_t complexity, double loss) {
   return {{"tree", print(tree, Language::kPostfix)}, {"complexity", complexity}, {"loss", loss}};
@@ -90,7 +90,8 @@ Json jsonOf(const Formula& formula) {
           {"complexity", formula.complexity},
           {"loss", formula.loss},
           {"is_judged", !std::isnan(formula.held_out)},
-          {"held_out", formula.held_out}};
+          {"held_out", formula.held_out},
+          {"rounding", formula.rounding}};
 }
 
 /// Throws ErrorException for text that is no tree.
@@ -151,7 +152,8 @@ SearchState stateFrom(const Json& json) {
         {.expression = expressionFrom({formula, "formula"}),
          .complexity = Member(formula, "complexity").count(),
          .loss = Member(formula, "loss").number(),
-         .held_out = Member(formula, "is_judged").flag() ? held_out : std::numeric_limits<double>::quiet_NaN()});
+         .held_out = Member(formula, "is_judged").flag() ? held_out : std::numeric_limits<double>::quiet_NaN(),
+         .rounding = Member(formula, "rounding").orInfinity()});
   }
   return state;
 }

@@ -136,7 +136,8 @@ std::optional<Wanted> wantedOf(const TreeView& tree, std::size_t last, std::span
 
 Backsolver::Backsolver(const SearchSetup& setup, std::size_t frame)
     : grammar_(&setup.grammars[frame]), is_scaled_(setup.is_scaled), rows_(someRows(setup, frame, kSolvedRows)) {
-  if (!grammar_->has(Op::kAdd) || !grammar_->has(Op::kMul)) return;
+  const bool is_possible = grammar_->has(Op::kAdd) && grammar_->has(Op::kMul) && grammar_->form() == nullptr;
+  if (!is_possible) return;
   const TermTable library = libraryOf(setup, frame, rows_);
   for (const std::size_t tokens : kTermTokens) libraries_.push_back(shortTerms(library, tokens, rows_));
   for (const Link& link : allLinks()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -168,16 +169,15 @@ Result<Form> Form::parse(std::string_view text, const DataView& data, const std:
   const Result<Expression> parsed = srjit::parse(plain, Language::kInfix, names);
   if (!parsed) return parsed.error();
   const std::vector<TextRange> ranges = tokenRanges(plain, names).value();
-  std::vector<std::uint32_t> parameters;
+  std::set<std::uint32_t> parameters;
   for (std::size_t i = 0; i < parsed->size(); ++i) {
     if (parsed->tokens()[i].kind != Token::Kind::kParameter) continue;
-    if (std::ranges::find(parameters, parsed->tokens()[i].index) != parameters.end()) {
+    if (!parameters.insert(parsed->tokens()[i].index).second) {
       const std::string_view name = textOf(text, ranges[i]);
       return errorAt(text, ranges[i], fmt::format("{} occurs twice; give each constant a parameter of its own", name));
     }
-    parameters.push_back(parsed->tokens()[i].index);
   }
-  const std::vector<ParameterBounds> read = readBounds(bounds, parsed->parameterCount());
+  const std::vector<ParameterBounds> read = readBounds(bounds, parameters);
   for (const Token& token : parsed->tokens()) {
     const auto kind = std::ranges::find_if(
         kinds, [&](const auto& one) { return token.kind == Token::Kind::kParameter && one.first == token.index; });

@@ -38,11 +38,10 @@ Result<Definition> parseDefinition(std::string_view text);
 class Form {
  public:
   /// Of data with these names; a column's values are looked at if a constant depends on them. Errors (kSyntax,
-  /// kInvalid), with the place: text that is no expression, a function or a parameter twice, no
-  /// function, arguments that are not columns, a
-  /// column of more than kMostKinds values, or of one.
-  /// `bounds`: texts of readBounds() for parameters, and for every constant of one that depends on a column. Throws an
-  /// ErrorException for texts that it refuses.
+  /// kInvalid), with the place: text that is no expression, a function or a parameter twice, no function, arguments
+  /// that are not columns, a column of more than kMostKinds values, or of one. `bounds`: texts of readBounds() for
+  /// parameters, and for every constant of one that depends on a column. Throws an ErrorException for texts that it
+  /// refuses.
   static Result<Form> parse(std::string_view text, const DataView& data, const std::vector<std::string>& bounds = {});
 
   /// A part of a tree that a function stands for: tokens `begin` up to `end`.

@@ -76,10 +76,11 @@ std::vector<Expression> lookAlikesOf(const Expression& formula, std::span<const 
       const auto addAll = [&](std::span<const char* const> texts, const std::string& by) {
         for (const char* const text : texts) {
           std::vector<Token> whole(tokens.begin(), tokens.begin() + begins[i]);
-          const Expression part = readInfix(lead + " * " + fmt::format(fmt::runtime(text), by));
+          const Expression function = shortest(readInfix(fmt::format(fmt::runtime(text), by)), positive, writing);
+          const Expression part = readInfix(lead + " * " + infixOf(function.tokens()));
           whole.insert(whole.end(), part.tokens().begin(), part.tokens().end());
           whole.insert(whole.end(), tokens.begin() + static_cast<std::ptrdiff_t>(i) + 1, tokens.end());
-          alikes.push_back(shortest(Expression::create(std::move(whole)).value(), positive, writing));
+          alikes.push_back(Expression::create(std::move(whole)).value());
         }
       };
       addAll(kOfSum, small);
