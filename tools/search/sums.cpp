@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kMostRows = 256, kMostTerms = 400, kMostInSum = 12, kMoreInSum = 3;
 constexpr double kDependent = 1e-10;  // the share of a term's square below which it is a sum of those before it
 constexpr double kExact = 1e-26;      // the share of the target's square that is rounding
-constexpr double kUnit = 1e-9;        // a factor is 1 or -1 within this
+constexpr double kTie = 1e-9;   // of terms that explain as much to this share, the first is taken, which is simple
+constexpr double kUnit = 1e-9;  // a factor is 1 or -1 within this
 constexpr std::uint32_t kNoPower = 0;
 
 using Tokens = std::vector<Token>;
@@ -191,7 +192,7 @@ Set forward(const Columns& columns, std::size_t most) {
     double most_gain = 0;
     for (std::size_t t = 0; t < count; ++t) {
       const double all_of_it = columns.squares()[t], gain = both[t] * both[t] / squares[t];
-      if (all_of_it == 0 || !(squares[t] > kDependent * all_of_it) || !(gain > most_gain)) continue;
+      if (all_of_it == 0 || !(squares[t] > kDependent * all_of_it) || !(gain > most_gain * (1 + kTie))) continue;
       most_gain = gain;
       best = t;
     }

@@ -174,7 +174,8 @@ TEST(SearchScale, TargetsOfAnySizeAreTaken) {
     EXPECT_THAT(foundIn(rows), testing::StartsWith("found")) << scale;
     const Front front = search(rows.view(), smallOptions()).value().state.front;
     EXPECT_EQ(front.best(), &front.formulas().back());
-    EXPECT_EQ(print(front.best()->expression, Language::kInfix).find('+'), std::string::npos) << "no longer form of it";
+    EXPECT_EQ(print(front.best()->expression, Language::kInfix).find(" + "), std::string::npos)
+        << "no longer form of it: " << print(front.best()->expression, Language::kInfix);
     std::ranges::fill(rows.target, scale);
     EXPECT_EQ(foundIn(rows), fmt::format("found: {}", scale)) << "a constant";
   }
