@@ -1,8 +1,9 @@
 #include "tools/report.h"
 
+#include <execinfo.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <fcntl.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <new>
 #include <thread>
 
@@ -54,10 +56,32 @@ void waitForEnd() noexcept {
   _exit(status);
 }
 
+/// What a crash leaves: where it was. A stack that is used up leaves nothing. Then the signal ends the process.
+void tellOfCrash(int signal) {
+  tell("sr-jit: crashed; please report these lines and the command:\n");
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, std::size(frames)), STDERR_FILENO);
+  std::raise(signal);
+}
+
+/// Sanitizers report crashes themselves.
+void tellOfCrashes() {
+  void* frame = nullptr;
+  backtrace(&frame, 1);  // loads what it needs
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    struct sigaction before{}, action{};
+    action.sa_handler = tellOfCrash;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 int runMain(const std::function<int()>& body) {
   fillStandardDescriptors();
+  tellOfCrashes();
   size_limit_before = std::signal(SIGXFSZ, SIG_IGN);
   closed_pipe_before = std::signal(SIGPIPE, SIG_IGN);
   int status = kMachineFailure;

@@ -48,6 +48,20 @@ TEST(SearchCommandSlow, AKilledSearchGoesOnFromItsCheckpoint) {
   EXPECT_EQ(resumed.out, unbroken.out);
 }
 
+#ifndef SRJIT_SANITIZED  // which report crashes themselves
+TEST(SearchCommandSlow, ACrashSaysWhereItWas) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  RunningSearch running(scratch);
+  ASSERT_TRUE(appears(scratch.path("search.json")));
+  EXPECT_EQ(running.end(SIGSEGV), 128 + SIGSEGV);
+  const std::string err = contentOf(scratch.path("err"));
+  EXPECT_THAT(err, HasSubstr("sr-jit: crashed; please report these lines and the command:\n"));
+  EXPECT_THAT(err.substr(err.find("crashed")), HasSubstr("sr-jit(+0x"));
+  EXPECT_NE(access(scratch.path("front.csv").c_str(), F_OK), 0);
+}
+#endif
+
 class SearchCommandEndedSlow : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, SearchCommandEndedSlow, testing::Values(SIGINT, SIGTERM),
                          [](const auto& tested) { return tested.param == SIGINT ? "Interrupt" : "Terminate"; });
