@@ -11,7 +11,7 @@
 namespace srjit {
 
 /// Whether some step of the operator's row is approximate in fast f32 kernels: a quotient, a root, most functions. All
-/// other kernels have the bits of valueOf() (passes/rules/rewriter.h).
+/// other kernels have the bits of valueOf() (passes/value_of.h).
 bool hasApproximateStep(Op op) noexcept;
 
 /// The operands that the partial derivative of `op` by operand 0, 1 or 2 contains: bit k is operand k. None if it is

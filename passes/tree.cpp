@@ -1,20 +1,14 @@
 #include "passes/tree.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
+#include <array>
 #include <utility>
 
-#include "ir/ops.h"
 #include "ir/token_codes.h"
-#include "passes/fma.h"
-#include "passes/rules/rewriter.h"
+#include "passes/tree_reading.h"
 
 namespace srjit {
 namespace {
-
-bool isProduct(const TreeNode& node) { return node.isOperator() && node.op == Op::kMul; }
 
 // The places of operators whose operands are in these places. An operand that is held while others are evaluated takes
 // a register, but a leaf is read where it is used.
@@ -42,33 +36,61 @@ TreeNode operatorNode(Op op, const Operands& operands, int arity, unsigned place
 }  // namespace
 
 // In local memory: a compiler keeps in registers what no store can change.
-struct TreeReader::Arrays {
+struct TreeReader::Nodes {
+  const std::int32_t* codes;
   TreeNode* nodes;
   double* values;
   std::uint32_t* begins;
+
+  std::int32_t code(std::uint32_t i) const { return codes[i]; }
+  std::uint32_t begin(std::uint32_t i) const { return begins[i]; }
+  bool isConstant(std::uint32_t i) const { return nodes[i].kind == Token::Kind::kConstant; }
+  bool isOperator(std::uint32_t i) const { return nodes[i].isOperator(); }
+  Op op(std::uint32_t i) const { return nodes[i].op; }
+  const Operands& operands(std::uint32_t i) const { return nodes[i].operands; }
+  double value(std::uint32_t i) const { return values[i]; }
+  double written(std::uint32_t i) const { return values[i]; }
+  static std::array<std::uint32_t, 2> order(std::uint32_t first, std::uint32_t last) { return {first, last}; }
+
+  void setBegin(std::uint32_t i, std::uint32_t begin) { begins[i] = begin; }
+  void setConstant(std::uint32_t i, std::uint32_t, double value) {
+    nodes[i] = {};
+    values[i] = value;
+  }
+  void setOperator(std::uint32_t i, Op op, const Operands& operands, int arity) {
+    const auto place = [&](std::size_t k) { return unsigned{nodes[operands[k]].place}; };
+    const unsigned own = arity == 1   ? placeOver(place(0))
+                         : arity == 2 ? placeOver(place(0), place(1))
+                                      : placeOver(place(0), place(1), place(2));
+    nodes[i] = operatorNode(op, operands, arity, own);
+  }
+  void setFused(std::uint32_t i, Op op, std::uint32_t product, std::uint32_t other) {
+    const auto [a, b, none] = nodes[product].operands;
+    setOperator(i, op, {a, b, other}, 3);
+    setConstant(product, product, 0);
+  }
 };
 
 Tree TreeReader::read(const ExpressionView& tokens) {
-  codes_ = tokens.codes();
-  if (nodes_.size() < codes_.size()) {
-    nodes_.resize(codes_.size());
-    values_.resize(codes_.size());
-    begins_.resize(codes_.size());
+  const std::span<const std::int32_t> codes = tokens.codes();
+  if (nodes_.size() < codes.size()) {
+    nodes_.resize(codes.size());
+    values_.resize(codes.size());
+    begins_.resize(codes.size());
   }
-  const Arrays to{nodes_.data(), values_.data(), begins_.data()};
-  const std::int32_t* const codes = codes_.data();
+  Nodes to{codes.data(), nodes_.data(), values_.data(), begins_.data()};
+  TreeReading<Nodes> reading(to, precision_, fuses_);
   const double* constant = tokens.constants().data();
-  const auto count = static_cast<std::uint32_t>(codes_.size());
+  const auto count = static_cast<std::uint32_t>(codes.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::int32_t code = codes[i];
     if (code > 0) {
-      readOperator(to, i, kOpsByCode[static_cast<std::size_t>(code)]);
+      reading.readOperator(i, kOpsByCode[static_cast<std::size_t>(code)]);
       continue;
     }
     to.begins[i] = i;
     if (code == kConstantCode) {
-      to.nodes[i] = {};
-      to.values[i] = roundTo(precision_, *constant++);
+      to.setConstant(i, i, roundTo(precision_, *constant++));
     } else if (isParameterCode(code)) {
       to.nodes[i] = {.operands = {indexOfCode(code), 0, 0}, .kind = Token::Kind::kParameter};
     } else {
@@ -77,94 +99,6 @@ Tree TreeReader::read(const ExpressionView& tokens) {
     }
   }
   return {std::span(nodes_).first(count), values_.data()};
-}
-
-// The last operand ends before the operator, and each operand before the next one begins.
-[[gnu::always_inline]] inline void TreeReader::readOperator(const Arrays& to, std::uint32_t number, Op op) {
-  const auto place = [&](std::uint32_t node) { return unsigned{to.nodes[node].place}; };
-  const auto isConstant = [&](std::uint32_t node) { return to.nodes[node].kind == Token::Kind::kConstant; };
-  const std::uint32_t last = number - 1;
-  const int arity = arityOf(op);
-  if (arity == 1) {
-    to.begins[number] = to.begins[last];
-    if (isConstant(last)) return compute(number, op, {last, 0, 0});
-    to.nodes[number] = operatorNode(op, {last, 0, 0}, 1, placeOver(place(last)));
-    return;
-  }
-  const std::uint32_t before = to.begins[last] - 1;
-  if (arity == 2) {
-    to.begins[number] = to.begins[before];
-    if (isConstant(last) && isConstant(before)) return compute(number, op, {before, last, 0});
-    if (isSum(op) && fuses_ && (isProduct(to.nodes[before]) || isProduct(to.nodes[last])) &&
-        fuse(number, op, before, last)) {
-      return;
-    }
-    to.nodes[number] = operatorNode(op, {before, last, 0}, 2, placeOver(place(before), place(last)));
-    return;
-  }
-  const std::uint32_t first = to.begins[before] - 1;
-  to.begins[number] = to.begins[first];
-  if (isConstant(last) && isConstant(before) && isConstant(first)) return compute(number, op, {first, before, last});
-  to.nodes[number] = operatorNode(op, {first, before, last}, 3, placeOver(place(first), place(before), place(last)));
-}
-
-// An operator over constants becomes their value.
-void TreeReader::compute(std::uint32_t number, Op op, const Operands& operands) {
-  std::array<double, kMaxArity> values{};
-  const auto arity = static_cast<std::size_t>(arityOf(op));
-  for (std::size_t k = 0; k < arity; ++k) values[k] = values_[operands[k]];
-  const double value = valueOf(op, std::span(values).first(arity), precision_);
-  nodes_[number] = {};
-  values_[number] = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
-}
-
-// One of x and y is a product. It stays as a leaf that no node reads.
-bool TreeReader::fuse(std::uint32_t number, Op op, std::uint32_t x, std::uint32_t y) {
-  const bool is_first = isProduct(nodes_[x]), is_second = isProduct(nodes_[y]);
-  if (is_first ? areSameProduct(x, y) : areSameProduct(y, x)) return false;
-  const bool takes_first = is_first && !undoesAFactor(x);
-  if (!takes_first && (!is_second || undoesAFactor(y))) return false;
-  const std::uint32_t product = takes_first ? x : y, other = takes_first ? y : x;
-  const auto [a, b, none] = nodes_[product].operands;
-  const Op fused = op == Op::kAdd ? Op::kFma : takes_first ? Op::kFms : Op::kFnma;
-  nodes_[number] =
-      operatorNode(fused, {a, b, other}, 3, placeOver(nodes_[a].place, nodes_[b].place, nodes_[other].place));
-  nodes_[product] = {};
-  values_[product] = 0;
-  return true;
-}
-
-bool TreeReader::undoesAFactor(std::uint32_t product) const {
-  const auto [a, b, none] = nodes_[product].operands;
-  return isOneOver(a, b) || isOneOver(b, a);
-}
-
-bool TreeReader::isOneOver(std::uint32_t node, std::uint32_t divisor) const {
-  if (!nodes_[node].isOperator()) return false;
-  const auto [x, y, none] = nodes_[node].operands;
-  return (isReciprocal(nodes_[node].op) && areSame(x, divisor)) || (isQuotient(nodes_[node].op) && areSame(y, divisor));
-}
-
-bool TreeReader::areSameProduct(std::uint32_t product, std::uint32_t other) const {
-  const auto [a, b, none] = nodes_[product].operands;
-  const auto [x, y, no_third] = nodes_[other].operands;
-  if (nodes_[other].isOperator() && nodes_[other].op == Op::kSquare) return areSame(a, x) && areSame(b, x);
-  if (!isProduct(nodes_[other])) return false;
-  return (areSame(a, x) && areSame(b, y)) || (areSame(a, y) && areSame(b, x));
-}
-
-// Constants by their values, also those that were computed; others by their tokens.
-bool TreeReader::areSame(std::uint32_t a, std::uint32_t b) const {
-  const auto isConstant = [&](std::uint32_t node) { return nodes_[node].kind == Token::Kind::kConstant; };
-  const auto bitsOf = [&](std::uint32_t node) { return std::bit_cast<std::uint64_t>(values_[node]); };
-  if (isConstant(a) && isConstant(b)) return bitsOf(a) == bitsOf(b);
-  const std::uint32_t count = a - begins_[a];
-  if (b - begins_[b] != count) return false;
-  for (std::uint32_t i = 0; i <= count; ++i) {
-    if (codes_[a - i] != codes_[b - i]) return false;
-    if (codes_[a - i] == kConstantCode && bitsOf(a - i) != bitsOf(b - i)) return false;
-  }
-  return true;
 }
 
 NodeId addTree(const Tree& tree, std::uint32_t expression, Dag& dag, std::vector<NodeId>& places) {

@@ -2,8 +2,8 @@
 // does alike is done to it: operators over constants are computed, and sums of a product become multiply-adds (not in
 // `strict`). Engines prepare populations with it where CompileOptions::simplify is false.
 //
-// One walk over the tokens makes it. A node's number is that of its token, so operands come before their operator, the
-// last node is the root, and the subtree of a node is a range of nodes that ends with it.
+// One walk over the tokens makes it (passes/tree_reading.h). A node's number is that of its token, so operands come
+// before their operator, the last node is the root, and the subtree of a node is a range of nodes that ends with it.
 #pragma once
 
 #include <array>
@@ -60,18 +60,10 @@ class TreeReader {
   Tree read(const ExpressionView& tokens);
 
  private:
-  struct Arrays;
-  void readOperator(const Arrays& to, std::uint32_t number, Op op);
-  void compute(std::uint32_t number, Op op, const Operands& operands);
-  bool fuse(std::uint32_t number, Op op, std::uint32_t x, std::uint32_t y);
-  bool undoesAFactor(std::uint32_t product) const;
-  bool isOneOver(std::uint32_t node, std::uint32_t divisor) const;
-  bool areSameProduct(std::uint32_t product, std::uint32_t other) const;
-  bool areSame(std::uint32_t a, std::uint32_t b) const;
+  struct Nodes;
 
   Precision precision_;
   bool fuses_;
-  std::span<const std::int32_t> codes_;  ///< of the current call
   // By token; at least as many as tokens:
   std::vector<TreeNode> nodes_;
   std::vector<double> values_;

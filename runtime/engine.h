@@ -44,6 +44,7 @@
 #include "runtime/cache_stats.h"
 #include "runtime/data_view.h"
 #include "runtime/dataset.h"
+#include "runtime/device_loss.h"
 #include "runtime/engine_options.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
@@ -105,6 +106,13 @@ class Engine {
   /// nobody has checked the arrays, and offsets that do not fit have no expressions that could fail one by one. Errors:
   /// those of checkArrays().
   Result<Program> compile(const PopulationView& population, const CompileOptions& options = {}) const;
+
+  /// For losses of expressions that are in the memory of the engine's GPU (runtime/device_loss.h): takes memory and
+  /// kernels. Errors: kInvalid as for loss(), and for options out of range; kUnsupported unless the engine is on one
+  /// GPU, for a loss that is scaled, custom or has a constant, for targets so large or small that they need scaled
+  /// units, for data that are not resident, and for more columns than the interpreter stages; kMachine if memory runs
+  /// out.
+  Result<DeviceLoss> deviceLoss(const Dataset& data, const DeviceLossOptions& options) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.
   ///

@@ -44,16 +44,16 @@ constexpr std::size_t kClasses = 12;  // numbered by classOf
 
 // ranks[i] is the position of operand i when operands are sorted by descending need; those of equal need keep their
 // order.
-struct Operands {
+struct OperandPlaces {
   std::array<OperandPlace, kMaxArity> places;
   std::array<std::uint8_t, kMaxArity> ranks;
-  auto operator<=>(const Operands&) const = default;
+  auto operator<=>(const OperandPlaces&) const = default;
 };
 
 using Order = std::array<std::uint8_t, kMaxArity>;
 
 // Tries one choice of operands for the stack, in one order. False if no form fits.
-bool planWith(const OperatorClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
+bool planWith(const OperatorClass& of, const OperandPlaces& operands, unsigned pushed, bool swapped, const Order& order,
               OperandPlan& plan) {
   const auto at = [&](unsigned position) {
     return static_cast<std::uint8_t>(swapped && position < 2 ? 1 - position : position);
@@ -98,7 +98,7 @@ bool planWith(const OperatorClass& of, const Operands& operands, unsigned pushed
 }
 
 // Tries the order of the ranks first, then the others; a class has a form either for the first order or for only one.
-OperandPlan bestPlan(const OperatorClass& of, const Operands& operands) {
+OperandPlan bestPlan(const OperatorClass& of, const OperandPlaces& operands) {
   const auto arity = static_cast<std::uint8_t>(of.arity);
   Order by_rank{};
   for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
@@ -131,8 +131,8 @@ std::size_t classOf(const OperatorClass& of) {
   return static_cast<std::size_t>(of.arity - 1) * 4 + (of.commutative ? 2U : 0U) + (of.is_long ? 1U : 0U);
 }
 
-Operands operandsAt(const std::array<OperandPlace, kMaxArity>& places, unsigned arity) {
-  Operands operands{places, {}};
+OperandPlaces operandsAt(const std::array<OperandPlace, kMaxArity>& places, unsigned arity) {
+  OperandPlaces operands{places, {}};
   for (unsigned i = 0; i < arity; ++i) {
     for (unsigned k = 0; k < i; ++k) ++operands.ranks[needOf(places[k]) >= needOf(places[i]) ? i : k];
   }
@@ -151,9 +151,9 @@ std::vector<OperandPlan> plansOf(const OperatorClass& of, unsigned depth) {
     return false;
   };
   // Plans differ by needs only in what they need.
-  std::map<Operands, OperandPlan> known;
+  std::map<OperandPlaces, OperandPlan> known;
   do {
-    Operands operands = operandsAt(places, arity);
+    OperandPlaces operands = operandsAt(places, arity);
     for (OperandPlace& place : operands.places) place = std::min(place, onStack(1));
     const auto [found, is_new] = known.try_emplace(operands);
     if (is_new) found->second = bestPlan(of, operands);

@@ -21,10 +21,6 @@
 
 namespace srjit {
 
-/// Registers of the stack of an engine's interpreter: enough for most trees of 50 nodes; deeper values go to slots. One
-/// more costs registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
-inline constexpr unsigned kInterpreterDepth = 4;
-
 /// The properties that an interpreter is specialised for.
 struct InterpreterSpec {
   Precision precision = Precision::kF32;

@@ -17,6 +17,7 @@
 #include "compiler/interpreter/encoder.h"
 #include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/handler_table.h"
+#include "compiler/interpreter/lanes/arguments.h"
 #include "compiler/interpreter/stage.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/nvptx/module.h"
@@ -442,23 +443,34 @@ Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOption
 }
 
 /// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
-extern const std::span<const unsigned char> kFrontEndBitcode;
+extern const std::span<const unsigned char> kFrontEndBitcode, kLanesBitcode;
 
 std::span<const std::byte> frontEndBitcode() noexcept { return std::as_bytes(kFrontEndBitcode); }
+std::span<const std::byte> lanesBitcode() noexcept { return std::as_bytes(kLanesBitcode); }
 
-Result<std::string> frontEndPtx(const DeviceOptions& options) {
-  if (frontEndBitcode().empty())
-    return Error{Errc::kUnsupported, "this build has no kernels that encode populations", {}};
-  const auto build = [&]() -> Result<DeviceModule> {
+namespace {
+
+Result<std::string> bitcodePtx(std::span<const unsigned char> bitcode, std::array<std::string_view, 2> kernels,
+                               const char* level, const DeviceOptions& options) {
+  if (bitcode.empty()) return Error{Errc::kUnsupported, "this build has no kernels that encode populations", {}};
+  return ptxOf([&]() -> Result<DeviceModule> {
     Result<DeviceModule> made = DeviceModule::create(options);
     if (!made) return made;
-    const auto* const bytes = reinterpret_cast<const char*>(kFrontEndBitcode.data());
-    static constexpr std::array<std::string_view, 2> kKernels = {kEncodeKernel, kLinkKernel};
-    if (Status read = made->readBitcode({bytes, kFrontEndBitcode.size()}, kKernels); !read)
-      return std::move(read).error();
+    const std::string_view bytes(reinterpret_cast<const char*>(bitcode.data()), bitcode.size());
+    if (Status read = made->readBitcode(bytes, kernels, level); !read) return std::move(read).error();
     return made;
-  };
-  return ptxOf(build);
+  });
+}
+
+}  // namespace
+
+Result<std::string> frontEndPtx(const DeviceOptions& options) {
+  // Size decides their speed: instructions are fetched by warps that go different ways (docs/history/experiments.md).
+  return bitcodePtx(kFrontEndBitcode, {kEncodeKernel, kLinkKernel}, "Oz", options);
+}
+
+Result<std::string> lanesPtx(const DeviceOptions& options) {
+  return bitcodePtx(kLanesBitcode, {kTreesKernel, kLossesKernel}, "O2", options);
 }
 
 }  // namespace srjit

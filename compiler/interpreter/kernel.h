@@ -51,6 +51,10 @@ std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometr
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options);
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
 
+/// The kernels of compiler/interpreter/lanes/arguments.h, as clang has compiled them; as those of the front end.
+std::span<const std::byte> lanesBitcode() noexcept;
+Result<std::string> lanesPtx(const DeviceOptions& options);
+
 /// The kernels of the front end, as clang has compiled them; empty where this library was built without clang 19.
 std::span<const std::byte> frontEndBitcode() noexcept;
 

@@ -31,7 +31,7 @@ class TreeEncoder {
               Bytecode& code);
 
  private:
-  struct Call;
+  struct Nodes;
 
   HandlerNumbers table_;
   std::vector<PendingValue> pending_;  ///< for different heights of the stack

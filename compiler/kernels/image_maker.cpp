@@ -68,6 +68,9 @@ class LlvmImageMaker final : public ImageMaker {
   Result<KernelImage> frontEnd(const DeviceOptions& options) const override {
     return make(options, [&] { return frontEndPtx(options); });
   }
+  Result<KernelImage> lanes(const DeviceOptions& options) const override {
+    return make(options, [&] { return lanesPtx(options); });
+  }
   std::string identity() const override {
     return listings_.empty() ? compilerIdentity() : compilerIdentity() + ", listings in " + listings_;
   }

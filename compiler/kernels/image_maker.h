@@ -31,6 +31,8 @@ class ImageMaker {
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
   /// Those of compiler/interpreter/front_end/arguments.h.
   virtual Result<KernelImage> frontEnd(const DeviceOptions& options) const = 0;
+  /// Those of compiler/interpreter/lanes/arguments.h.
+  virtual Result<KernelImage> lanes(const DeviceOptions& options) const = 0;
 
   /// As compilerIdentity(). Part of every cache key.
   virtual std::string identity() const = 0;

@@ -111,10 +111,9 @@ void optimizeDeviceModule(llvm::Module& module) {
   runPasses(module, "function(sroa,early-cse,simplifycfg<no-sink-common-insts;no-hoist-common-insts>),globaldce");
 }
 
-// What only the kernels' own code needs is left. Size decides their speed: instructions are fetched by warps that go
-// different ways (docs/history/experiments.md).
-void optimizeFrontEnd(llvm::Module& module, const llvm::TargetIRAnalysis& costs) {
-  runPasses(module, "globaldce,default<Oz>", costs);
+// What only the kernels' own code needs is left.
+void optimizeBitcode(llvm::Module& module, const char* level, const llvm::TargetIRAnalysis& costs) {
+  runPasses(module, "globaldce,default<" + std::string(level) + ">", costs);
 }
 
 }  // namespace srjit

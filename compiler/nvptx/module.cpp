@@ -202,12 +202,13 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   return kernel;
 }
 
-Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels) {
+Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels,
+                                 const char* level) {
   const llvm::MemoryBufferRef buffer(llvm::StringRef(bitcode.data(), bitcode.size()), "srjit");
   llvm::Expected<std::unique_ptr<llvm::Module>> read = llvm::parseBitcodeFile(buffer, *context_);
   if (!read) return Error{Errc::kCompile, "unreadable bitcode: " + llvm::toString(read.takeError()), {}};
   module_ = std::move(*read);
-  is_front_end_ = true;
+  level_ = level;
   module_->setDataLayout(target_->createDataLayout());
   llvm::internalizeModule(*module_, [&](const llvm::GlobalValue& value) {
     return std::ranges::find(kernels, std::string_view(value.getName())) != kernels.end();
@@ -224,7 +225,8 @@ Status DeviceModule::finish() {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  is_front_end_ ? optimizeFrontEnd(*module_, target_->getTargetIRAnalysis()) : optimizeDeviceModule(*module_);
+  level_ != nullptr ? optimizeBitcode(*module_, level_, target_->getTargetIRAnalysis())
+                    : optimizeDeviceModule(*module_);
   keepReciprocalsApart(*module_);
   return okStatus();
 }

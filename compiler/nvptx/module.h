@@ -29,9 +29,9 @@ class DeviceModule {
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
 
-  /// Replaces the module by that of `bitcode`, of this target. Only `kernels` are visible from outside. Errors:
-  /// kCompile for bytes that are no such bitcode.
-  Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
+  /// Replaces the module by that of `bitcode`, of this target. Only `kernels` are visible from outside. It
+  /// is optimised as far as `level` says, as "Oz". Errors: kCompile for bytes that are no such bitcode.
+  Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels, const char* level);
 
   /// Verifies the module and optimises it.
   Status finish();
@@ -45,7 +45,7 @@ class DeviceModule {
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::TargetMachine> target_;
   std::unique_ptr<llvm::Module> module_;
-  bool is_front_end_ = false;  ///< it was read
+  const char* level_ = nullptr;  ///< it was read
 };
 
 /// The text of the module that `build` makes, or its error. PTX is always optimised. A module lives within one of these

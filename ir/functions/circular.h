@@ -12,8 +12,9 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
-#include <vector>
+#include <utility>
 
 #include "ir/functions/polynomials.h"
 #include "ir/functions/quotients.h"
@@ -44,6 +45,17 @@ Reduced<T> reduceUsualAngle(const T& x) {
   return {power, {sum.head, fma(minus_n, T(choose<kPrecision>(kHalfOfPiRest32, kHalfOfPiRest64)), sum.tail + error)}};
 }
 
+/// 2^exponent, a normal number of f64: without a call, since a GPU has no library for it.
+constexpr double twoTo(int exponent) { return std::bit_cast<double>(std::uint64_t(exponent + 1023) << 52); }
+
+/// What `make` gives for 0 to count - 1, in this order.
+template <std::size_t count, class Make>
+auto arrayOf(const Make& make) {
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array{make(i)...};
+  }(std::make_index_sequence<count>());
+}
+
 /// |x| > kMostUsual. y = x 2^(-kTurnBits w) is in (kMostUsual, kMostUsual 2^kTurnBits] for some w, and the numbers of
 /// kTurns from w on count, where number i has the weight 2^(-kTurnBits i): the products of earlier ones and x are
 /// whole turns. Of the products and their errors, the first ones may have whole turns, which are dropped. All sums are
@@ -58,22 +70,21 @@ Reduced<T> reduceLargeAngle(const T& x) {
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
 
   // The bits of w, from the highest on.
-  std::vector<T> turns(kTurns.begin(), kTurns.end());
+  auto turns = arrayOf<kCount>([&](std::size_t i) { return T(kTurns[i]); });
   T y = x;
   for (int step = static_cast<int>(std::bit_floor(at(kCount - kUsed))); step > 0; step /= 2) {
-    const auto is_beyond = lt(T(std::ldexp(kMostUsual<kPrecision>, kTurnBits * step)), abs(y));
-    y = select(is_beyond, y * T(std::ldexp(1.0, -kTurnBits * step)), y);
+    const auto is_beyond = lt(T(kMostUsual<kPrecision> * twoTo(kTurnBits * step)), abs(y));
+    y = select(is_beyond, y * T(twoTo(-kTurnBits * step)), y);
     for (int i = 0; i < std::min(kUsed + step - 1, kCount - step); ++i) {
       turns[at(i)] = select(is_beyond, turns[at(i + step)], turns[at(i)]);
     }
   }
 
-  std::vector<Sum<T>> products;
-  for (int i = 0; i < kUsed; ++i) {
-    const T factor = y * T(std::ldexp(1.0, -kTurnBits * i));
-    const T product = factor * turns[at(i)];
-    products.push_back({product, fma(factor, turns[at(i)], -product)});
-  }
+  const auto products = arrayOf<kUsed>([&](std::size_t i) {
+    const T factor = y * T(twoTo(-kTurnBits * static_cast<int>(i)));
+    const T product = factor * turns[i];
+    return Sum<T>{product, fma(factor, turns[i], -product)};
+  });
   const T of_first = fraction(products[0].head);
   const T of_error = fraction(products[0].tail);
   const T of_second = fraction(products[1].head);

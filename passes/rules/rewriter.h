@@ -12,14 +12,11 @@
 #include "ir/numeric.h"
 #include "passes/dag.h"
 #include "passes/rules/tables.h"
+#include "passes/value_of.h"
 
 namespace srjit {
 
 class RewriteLog;
-
-/// The value of `op` over operands that are numbers of `precision`, computed in that precision: what every kernel of
-/// this precision gives, but for approximate operators in `fast` (hasApproximateStep() of passes/operator_facts.h).
-double valueOf(Op op, std::span<const double> operands, Precision precision);
 
 /// Adds nodes in normal form to one graph. Not thread-safe; the graph must outlive it.
 class Rewriter {

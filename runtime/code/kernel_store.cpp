@@ -136,6 +136,11 @@ Result<Kernel> KernelStore::totals() {
   return keep(number, keyOfTotals(made_for, identity_), kTotalsKernel, [&] { return images_->totals(made_for); });
 }
 
+Result<std::shared_ptr<const Module>> KernelStore::lanes() {
+  const DeviceOptions made_for = options({}, 4);
+  return load(keyOfLanes(made_for, identity_), [&] { return images_->lanes(made_for); });
+}
+
 std::shared_ptr<const FrontEnd> KernelStore::frontEnd() {
   const std::lock_guard lock(mutex_);
   return front_end_;

@@ -113,6 +113,9 @@ class KernelStore {
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
 
+  /// The kernels of compiler/interpreter/lanes/arguments.h.
+  Result<std::shared_ptr<const Module>> lanes();
+
   /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.
   std::shared_ptr<const FrontEnd> frontEnd();
   /// Whether makeFrontEnd() would only have to load the image, as far as is known without reading it.

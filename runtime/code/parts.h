@@ -37,12 +37,14 @@ struct InterpreterCode {
   OpFamily family = OpFamily::kAll;
   std::vector<InterpreterSection> sections;
   std::vector<std::uint32_t> offsets;  ///< one more than programs: where a program's tokens begin
+  std::size_t most_tokens = 0;         ///< of a program, where only the device knows the offsets
   DeviceBuffer memory;
   CUdeviceptr tokens = 0, program_offsets = 0, column_map = 0;  ///< in `memory`
 
   std::size_t programs() const noexcept { return offsets.size() - 1; }
   /// The most tokens of `count` programs that begin at a multiple of `count` in the section.
   std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const {
+    if (offsets.empty()) return most_tokens * std::min<std::size_t>(count, section.programs);
     std::uint32_t most = 0;
     const std::size_t end = section.first_program + section.programs;
     for (std::size_t first = section.first_program; first < end; first += count) {

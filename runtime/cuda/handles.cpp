@@ -98,11 +98,15 @@ Stream::Stream(std::shared_ptr<const Cuda> cuda)
     : handle_(cuda, "cuStreamCreate",
               [&](CUstream* stream) { return cuda->driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING); }) {}
 
-void Stream::launch(const KernelLaunch& launch) const {
-  cuda()->checkLaunch(
-      cuda()->driver().cuLaunchKernel(launch.kernel, launch.grid_x, launch.grid_y, 1, launch.block_threads, 1, 1,
-                                      sharedBytes(*cuda(), launch), get(), argumentsOf(launch), nullptr),
+void BorrowedStream::launch(const KernelLaunch& launch) const {
+  cuda_.checkLaunch(
+      cuda_.driver().cuLaunchKernel(launch.kernel, launch.grid_x, launch.grid_y, 1, launch.block_threads, 1, 1,
+                                    sharedBytes(cuda_, launch), stream_, argumentsOf(launch), nullptr),
       "cuLaunchKernel");
+}
+
+void BorrowedStream::fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const {
+  if (bytes > 0) cuda_.check(cuda_.driver().cuMemsetD8Async(to, value, bytes, stream_), "cuMemsetD8Async");
 }
 
 void Stream::copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const {
@@ -138,10 +142,6 @@ void Stream::copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes,
   copy.WidthInBytes = bytes;
   copy.Height = rows;
   cuda()->check(cuda()->driver().cuMemcpy2DAsync(&copy, get()), "cuMemcpy2DAsync");
-}
-
-void Stream::fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const {
-  if (bytes > 0) cuda()->check(cuda()->driver().cuMemsetD8Async(to, value, bytes, get()), "cuMemsetD8Async");
 }
 
 void Stream::record(const Event& event) const {

@@ -77,6 +77,20 @@ struct CopyEnd {
   bool on_host;
 };
 
+/// A stream of another owner, for kernels and fills alone: what a graph can capture.
+class BorrowedStream {
+ public:
+  /// Both must outlive it. `stream` 0 is the legacy default stream.
+  BorrowedStream(const Cuda& cuda, CUstream stream) : cuda_(cuda), stream_(stream) {}
+
+  void launch(const KernelLaunch& launch) const;
+  void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const;
+
+ private:
+  const Cuda& cuda_;
+  CUstream stream_;
+};
+
 /// A queue of work, which begins in order; it does not wait for the legacy default stream. Host memory of copies must
 /// stay until they are done, and be pinned if they are to run asynchronously.
 class Stream {
@@ -85,13 +99,14 @@ class Stream {
 
   CUstream get() const noexcept { return handle_.get(); }
   const std::shared_ptr<const Cuda>& cuda() const noexcept { return handle_.cuda(); }
-  void launch(const KernelLaunch& launch) const;
+  BorrowedStream borrowed() const { return {*cuda(), get()}; }
+  void launch(const KernelLaunch& launch) const { borrowed().launch(launch); }
   void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
   void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
   /// Copies `rows` runs of `bytes` bytes each; at most one end is on the host. One call of the driver, or one for each
   /// run where a pitch is beyond the device's limit.
   void copyRows(const CopyEnd& to, const CopyEnd& from, std::size_t bytes, std::size_t rows) const;
-  void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const;
+  void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const { borrowed().fill(to, value, bytes); }
   void record(const Event& event) const;
   /// Work put here from now on waits for the event.
   void wait(const Event& event) const;

@@ -175,6 +175,16 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
   });
 }
 
+Result<DeviceLoss> Engine::deviceLoss(const Dataset& data, const DeviceLossOptions& options) const {
+  return state_->guardedCall([&]() -> Result<DeviceLoss> {
+    if (Status valid = checkOrigin(data.state(), state_->options); !valid) return std::move(valid).error();
+    if (Status valid = checkLoss(options.loss, data.state(), state_->options.limits); !valid) {
+      return std::move(valid).error();
+    }
+    return state_->executor->deviceLoss(data, options);
+  });
+}
+
 Result<Losses> Engine::loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters,
                             const LossOptions& loss, const CompileOptions& options) const {
   Result<Pending<Losses>> pending = submitLoss(population, data, parameters, loss, options);

@@ -15,6 +15,7 @@
 
 #include "runtime/cache_stats.h"
 #include "runtime/data_view.h"
+#include "runtime/device_loss.h"
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
@@ -149,6 +150,11 @@ class Executor {
     auto flight = start(std::move(task));
     if (!flight) return std::move(flight).error();
     return (*flight)->finish();
+  }
+
+  /// As Engine::deviceLoss(), of data that checkLoss() accepts.
+  virtual Result<DeviceLoss> deviceLoss(const Dataset& /*data*/, const DeviceLossOptions& /*options*/) {
+    return Error{Errc::kUnsupported, "expressions in a GPU's memory, by an engine that is not on one GPU", {}};
   }
 
   virtual CacheStats cacheStats() const { return {}; }

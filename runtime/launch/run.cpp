@@ -15,6 +15,7 @@
 #include "ir/numbers/rounding.h"
 #include "runtime/code/makers.h"
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/launch/kernels.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 
@@ -125,25 +126,17 @@ void DeviceRun::withResults(const DeviceRows& rows, CUdeviceptr predictions, con
 void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows,
                                   CUdeviceptr predictions) const {
   const InterpreterCode& code = *plan_.code->interpreter;
-  const InterpreterGeometry& geometry = launch.geometry;
-  const std::size_t teams = kBlockWarps / geometry.row_warps;
-  unsigned tiles =
-      toUnsigned(ceilDivide(rows.rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps));
-  const std::size_t chunks = ceilDivide(launch.section.programs, geometry.programs_per_warp * teams);
-  DeviceRows r = rows;
-  CUdeviceptr parameters = memory_.parameters().address(), tokens = code.tokens;
-  CUdeviceptr map = code.column_map + launch.section.map_offset * sizeof(std::uint32_t);
-  CUdeviceptr offsets = code.program_offsets + launch.section.first_program * sizeof(std::uint32_t);
-  unsigned programs = launch.section.programs, per_warp = geometry.programs_per_warp, row_warps = geometry.row_warps;
-  unsigned staged = launch.section.staged_columns, slots = launch.section.slots, window = geometry.window;
-  withResults(rows, predictions, [&](auto&... outputs) {
-    const auto arguments =
-        addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens, offsets, programs,
-                    per_warp, row_warps, tiles, staged, slots, window, outputs...);
-    queue_.stream->launch({.kernel = launch.kernel.get(),
-                           .grid_x = toUnsigned(tiles * chunks),
-                           .shared_bytes = launch.shared_bytes,
-                           .arguments = arguments});
+  const InterpreterSection& section = launch.section;
+  const InterpreterPrograms programs{.parameters = memory_.parameters().address(),
+                                     .column_map = code.column_map + section.map_offset * sizeof(std::uint32_t),
+                                     .tokens = code.tokens,
+                                     .offsets = code.program_offsets + section.first_program * sizeof(std::uint32_t),
+                                     .programs = section.programs,
+                                     .staged_columns = section.staged_columns,
+                                     .slots = section.slots};
+  withResults(rows, predictions, [&](auto... outputs) {
+    srjit::launchInterpreter(queue_.stream->borrowed(), launch.kernel, launch.geometry, launch.shared_bytes, rows,
+                             programs, outputs...);
   });
 }
 
@@ -224,18 +217,14 @@ void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) const {
   if (plan_.outputs == 0) return;
-  std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
-  std::uint64_t channel_stride = plan_.outputs * row_groups;
-  unsigned outputs = toUnsigned(plan_.outputs), is_first = first, is_last = last;
-  unsigned lanes =
-      first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(row_groups, kSumChains))) : toUnsigned(kSumChains);
-  CUdeviceptr sums = memory_.sums(), chains = memory_.chains().address(), totals = memory_.totals().address();
-  const auto arguments =
-      addressesOf(sums, channel_stride, row_groups, outputs, lanes, chains, totals, is_first, is_last);
-  queue_.stream->launch({.kernel = totals_kernel_.get(),
-                         .grid_x = toUnsigned(ceilDivide(plan_.outputs * lanes, kBlockThreads)),
-                         .grid_y = toUnsigned(plan_.channels()),
-                         .arguments = arguments});
+  srjit::launchTotals(queue_.stream->borrowed(), totals_kernel_,
+                      {.sums = memory_.sums(),
+                       .chains = memory_.chains().address(),
+                       .totals = memory_.totals().address(),
+                       .outputs = plan_.outputs,
+                       .channels = plan_.channels(),
+                       .row_groups = ceilDivide(rows.rows, kGroupRows)},
+                      first, last);
 }
 
 void DeviceRun::fillParameters(std::span<const double> parameters) {

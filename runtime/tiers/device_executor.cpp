@@ -6,6 +6,7 @@
 
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/queue.h"
+#include "runtime/launch/device_loss.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 #include "runtime/subtrees/kept.h"
@@ -92,6 +93,7 @@ class DeviceExecutor final : public Executor {
     if (task.loss) return evaluateOnGpu(std::move(task));
     return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
+  Result<DeviceLoss> deviceLoss(const Dataset& data, const DeviceLossOptions& options) override;
   CacheStats cacheStats() const override { return store_->cache()->stats(); }
 
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
@@ -233,6 +235,14 @@ Result<AlignedBuffer> DeviceExecutor::fetch(const char* what, const DeviceMatrix
   const CurrentContext current(*cuda_);
   waitForWriter(*queue_, stream);
   return fetchColumn(what, *queue_, column, rows, store_->precision());
+}
+
+Result<DeviceLoss> DeviceExecutor::deviceLoss(const Dataset& data, const DeviceLossOptions& options) {
+  return inArena([&]() -> Result<DeviceLoss> {
+    auto work = DeviceLoss::Work::create(store_, data, options);
+    if (!work) return std::move(work).error();
+    return DeviceLoss(std::move(*work));
+  });
 }
 
 // Once a context is broken, every call in it fails with the same code.

@@ -2,6 +2,7 @@
 
 #include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/lanes/arguments.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/kernels.h"
 #include "compiler/nvptx/options.h"
@@ -32,12 +33,16 @@ std::size_t FakeImageMaker::held() const {
 
 std::size_t FakeImageMaker::count(std::string_view kind) const {
   const std::scoped_lock lock(mutex_);
-  if (kind.empty()) return rows_ + interpreters_ + totals_ + front_ends_;
+  if (kind.empty()) return rows_ + interpreters_ + totals_ + lanes_ + front_ends_;
   return countOf(kind);
 }
 
 std::size_t& FakeImageMaker::countOf(std::string_view kind) const {
-  return kind == "rows" ? rows_ : kind == "interpreter" ? interpreters_ : kind == "totals" ? totals_ : front_ends_;
+  return kind == "rows"          ? rows_
+         : kind == "interpreter" ? interpreters_
+         : kind == "totals"      ? totals_
+         : kind == "lanes"       ? lanes_
+                                 : front_ends_;
 }
 
 Status FakeImageMaker::admit(const Request& request) const {
@@ -91,6 +96,13 @@ Result<KernelImage> FakeImageMaker::frontEnd(const DeviceOptions& options) const
   if (const Status status = admit({"front end", {}, nullptr, options}); !status) return status.error();
   const std::vector<KernelFacts> kernels = {{kEncodeKernel, kRegisters, 0, 0, 0}, {kLinkKernel, kRegisters, 0, 0, 0}};
   return finish(frontEndModel(options, makes_ptx, kernels), kernels);
+}
+
+Result<KernelImage> FakeImageMaker::lanes(const DeviceOptions& options) const {
+  const SparedScope spared;
+  if (const Status status = admit({"lanes", {}, nullptr, options}); !status) return status.error();
+  const std::vector<KernelFacts> kernels = {{kTreesKernel, kRegisters, 0, 0, 0}, {kLossesKernel, kRegisters, 0, 0, 0}};
+  return finish(lanesModel(options, makes_ptx, kernels), kernels);
 }
 
 }  // namespace srjit

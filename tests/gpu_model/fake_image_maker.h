@@ -20,7 +20,7 @@ class FakeImageMaker : public ImageMaker {
  public:
   /// An image request. `dags` is set for rows, `table` for an interpreter.
   struct Request {
-    std::string_view kind;  ///< "rows", "interpreter", "totals" or "front end"
+    std::string_view kind;  ///< "rows", "interpreter", "totals", "lanes" or "front end"
     std::span<const Dag> dags;
     const HandlerTable* table = nullptr;
     const DeviceOptions& options;
@@ -45,6 +45,7 @@ class FakeImageMaker : public ImageMaker {
   Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override;
   Result<KernelImage> totals(const DeviceOptions& options) const override;
   Result<KernelImage> frontEnd(const DeviceOptions& options) const override;
+  Result<KernelImage> lanes(const DeviceOptions& options) const override;
   std::string identity() const override { return "models " + version; }
 
  private:
@@ -54,7 +55,7 @@ class FakeImageMaker : public ImageMaker {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;
-  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, front_ends_ = 0, held_ = 0;
+  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, front_ends_ = 0, lanes_ = 0, held_ = 0;
   bool holding_ = false;
 };
 

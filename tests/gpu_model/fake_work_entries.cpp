@@ -167,6 +167,13 @@ CUresult FakeEntries::cuStreamSynchronize(CUstream stream) {
   });
 }
 
+CUresult FakeEntries::cuCtxSynchronize() {
+  return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
+    for (const auto& [handle, queue] : state.streams) state.advance(*queue);
+    return state.current()->lost;
+  });
+}
+
 CUresult FakeEntries::cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   return FakeState::enter(__func__, Kind::kInContext, [&](FakeState& state) {
     const auto queue = state.find(state.streams, stream, "stream");

@@ -78,7 +78,7 @@ struct TokenLinks {
 
 /// A population on the device. Expression e has the codes first_codes[e] to first_codes[e + 1] - 1, and its
 /// constants follow from first_constants in the same way.
-struct DevicePopulation {
+struct UploadedPopulation {
   const std::int32_t* codes;
   const double* constants;
   const std::uint32_t* first_codes;
@@ -92,16 +92,16 @@ struct EncodedPrograms {
   DeviceToken* tokens;
   ParameterSource* parameters;  ///< `expression` is 0 unless it is a literal
 
-  std::size_t firstToken(const DevicePopulation& of, std::uint32_t e) const {
+  std::size_t firstToken(const UploadedPopulation& of, std::uint32_t e) const {
     return roomForTokens(of.first_codes[e], e);
   }
-  std::size_t firstParameter(const DevicePopulation& of, std::uint32_t e) const {
+  std::size_t firstParameter(const UploadedPopulation& of, std::uint32_t e) const {
     return roomForParameters(of.first_codes[e], e);
   }
 };
 
 struct EncodeArguments {
-  DevicePopulation population;
+  UploadedPopulation population;
   EncodedPrograms programs;
   std::uint32_t* operators;  ///< 1 for those that a graph has, by operator; cleared before
   std::uint32_t* variables;  ///< 1 for those that a graph reads, by variable; cleared before
@@ -120,7 +120,7 @@ struct ProgramPlace {
 };
 
 struct LinkArguments {
-  DevicePopulation population;
+  UploadedPopulation population;
   EncodedPrograms programs;
   TokenLinks links;
   const ProgramPlace* places;  ///< by expression
@@ -132,7 +132,7 @@ struct LinkArguments {
 static_assert(sizeof(void*) == 8 && sizeof(std::span<const double>) == 16);
 static_assert(std::is_trivially_copyable_v<EncodeArguments> && std::is_trivially_copyable_v<LinkArguments>);
 static_assert(sizeof(EncodedSize) == 8 && sizeof(DeviceToken) == 8 && sizeof(ParameterSource) == 16);
-static_assert(sizeof(DevicePopulation) == 40 && sizeof(EncodedPrograms) == 24 && sizeof(TokenLinks) == 40);
+static_assert(sizeof(UploadedPopulation) == 40 && sizeof(EncodedPrograms) == 24 && sizeof(TokenLinks) == 40);
 static_assert(sizeof(LinkArguments) == 128);
 
 }  // namespace srjit

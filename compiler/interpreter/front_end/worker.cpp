@@ -26,7 +26,7 @@ void DeviceWorker::encode(std::uint32_t e) {
 }
 
 std::optional<std::uint8_t> DeviceWorker::write(std::uint32_t e) {
-  const DevicePopulation& of = arguments_.population;
+  const UploadedPopulation& of = arguments_.population;
   const std::size_t codes = of.first_codes[e + 1] - of.first_codes[e];
   if (codes > kMostCodesOnDevice) return std::nullopt;
   const ExpressionView tokens({of.codes + of.first_codes[e], codes},

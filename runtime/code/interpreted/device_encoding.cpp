@@ -8,33 +8,13 @@
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/code/array_image.h"
 #include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
 
 namespace {
-
-/// The bytes of several arrays, and spans that name them where their copy will be.
-class ArrayImage {
- public:
-  template <class T>
-  void add(std::span<const T>& array) {
-    constexpr std::size_t kAlignment = 16;
-    const std::size_t first = ceilDivide(bytes_.size(), kAlignment) * kAlignment;
-    bytes_.resize(first + array.size_bytes());
-    std::memcpy(bytes_.data() + first, array.data(), array.size_bytes());
-    array = {std::bit_cast<const T*>(first), array.size()};
-  }
-  template <class T>
-  static void place(std::span<const T>& array, CUdeviceptr address) {
-    array = {std::bit_cast<const T*>(std::bit_cast<std::uintptr_t>(array.data()) + address), array.size()};
-  }
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  std::vector<std::byte> bytes_;
-};
 
 template <class Visit>
 void forEachArray(EncodeArguments& arguments, const Visit& visit) {

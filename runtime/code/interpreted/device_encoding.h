@@ -90,7 +90,7 @@ class DeviceEncoding {
   std::shared_ptr<const FrontEnd> front_end_;
   std::vector<Part> parts_;
   DeviceBuffer population_memory_, program_memory_;
-  DevicePopulation population_{};
+  UploadedPopulation population_{};
   EncodedPrograms encoded_{};
   std::shared_ptr<PinnedBuffer> population_staging_, sizes_staging_;  ///< not used by the device after finish()
   Event began_, done_;

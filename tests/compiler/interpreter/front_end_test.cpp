@@ -87,7 +87,7 @@ TEST(DeviceModuleBitcode, IsCheckedWhenItIsRead) {
   for (const std::string_view bytes : {"", "this is no bitcode", "BC\xc0\xde and no more"}) {
     const Result<std::string> ptx = ptxOf([&]() -> Result<DeviceModule> {
       Result<DeviceModule> module = DeviceModule::create({});
-      if (Status read = module->readBitcode(bytes, {}); !read) return std::move(read).error();
+      if (Status read = module->readBitcode(bytes, {}, "Oz"); !read) return std::move(read).error();
       return module;
     });
     ASSERT_FALSE(ptx.ok()) << bytes;
@@ -111,7 +111,7 @@ struct HostPopulation {
       first_codes.push_back(static_cast<std::uint32_t>(codes.size()));
       first_constants.push_back(static_cast<std::uint32_t>(constants.size()));
     }
-    const DevicePopulation population{codes.data(), constants.data(), first_codes.data(), first_constants.data(),
+    const UploadedPopulation population{codes.data(), constants.data(), first_codes.data(), first_constants.data(),
                                       static_cast<std::uint32_t>(expressions.size())};
     sizes.assign(expressions.size(), {77, 77, 77, 77});
     tokens.assign(arguments.programs.firstToken(population, population.expressions), kUnwritten);

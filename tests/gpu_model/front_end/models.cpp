@@ -36,14 +36,14 @@ class Translator {
     (*this)(first, array.size());
     array = {first, array.size()};
   }
-  void operator()(DevicePopulation& population) const {
+  void operator()(UploadedPopulation& population) const {
     const std::size_t count = population.expressions;
     (*this)(population.first_codes, count + 1);
     (*this)(population.first_constants, count + 1);
     (*this)(population.codes, population.first_codes[count]);
     (*this)(population.constants, population.first_constants[count]);
   }
-  void operator()(EncodedPrograms& programs, const DevicePopulation& of) const {
+  void operator()(EncodedPrograms& programs, const UploadedPopulation& of) const {
     const std::uint32_t count = of.expressions;
     (*this)(programs.sizes, count);
     (*this)(programs.tokens, programs.firstToken(of, count));

@@ -1,0 +1,303 @@
+#include "runtime/launch/device_loss.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/numbers/rounding.h"
+#include "ir/ops.h"
+#include "runtime/code/array_image.h"
+#include "runtime/code/interpreted/chunk_encoder.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/launch/kernels.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+namespace {
+
+/// Places of arrays behind one another, in one block of memory.
+class Layout {
+ public:
+  /// Room for so many bytes; gives where it begins.
+  std::size_t add(std::size_t bytes) {
+    constexpr std::size_t kAlignment = 256;
+    return std::exchange(bytes_, bytes_ + roundUp(bytes, kAlignment));
+  }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+T* pointer(CUdeviceptr address) {
+  return std::bit_cast<T*>(address);
+}
+
+Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
+Error unsupported(std::string message) { return {Errc::kUnsupported, std::move(message), {}}; }
+
+Status checkOptions(const DeviceLossOptions& options, const Dataset::State& data) {
+  if (options.most_tokens < 1 || options.most_tokens > kMostDeviceTokens) {
+    return invalid(fmt::format("{} tokens of an expression, expected 1 to {}", options.most_tokens, kMostDeviceTokens));
+  }
+  if (options.expressions < 1) return invalid("0 expressions, expected at least 1");
+  if (options.expressions > UINT32_MAX) {
+    return invalid(fmt::format("{} expressions, expected fewer than 2^32", options.expressions));
+  }
+  if (options.operators.empty()) return invalid("no operators that expressions may have");
+  if (isOfGraphs(options.loss, data) || infoOf(options.loss.kind).isScaled()) {
+    const std::string_view name = options.loss.custom ? "custom" : infoOf(options.loss.kind).name;
+    return unsupported(fmt::format(
+        "the loss {} of expressions on a device: expected one of plain errors, as mse, rmse, mae or nmse", name));
+  }
+  return okStatus();
+}
+
+}  // namespace
+
+DeviceLoss::Work::Work(std::shared_ptr<KernelStore> store, Dataset data, const DeviceLossOptions& options)
+    : store_(std::move(store)),
+      queue_(store_->queue()),
+      data_(std::move(data)),
+      options_(options),
+      element_(static_cast<std::size_t>(bytesOf(store_->precision()))),
+      spec_(lossSpec(options.loss, data_.state().has_weights)) {}
+
+Result<std::shared_ptr<DeviceLoss::Work>> DeviceLoss::Work::create(std::shared_ptr<KernelStore> store, Dataset data,
+                                                                   const DeviceLossOptions& options) {
+  const Dataset::State& state = data.state();
+  if (Status valid = checkOptions(options, state); !valid) return std::move(valid).error();
+  const DeviceLimits& limits = store->queue().cuda->limits();
+  const InterpreterLimits most(limits, store->precision());
+  if (state.columns > most.columns) {
+    return unsupported(
+        fmt::format("{} columns, but expressions on a device take at most {} here; leave out those that "
+                    "no expression has",
+                    state.columns, most.columns));
+  }
+  if (deviceDataOf(state).isStreamed()) {
+    return unsupported("data that the GPU's memory does not hold; use Engine::loss(), or fewer rows");
+  }
+  std::shared_ptr<Work> work(new Work(std::move(store), std::move(data), options));
+  work->takeMemory();
+  if (Status taken = work->takeKernels(); !taken) return std::move(taken).error();
+  return work;
+}
+
+DeviceLoss::Work::~Work() {
+  if (queue_.cuda->isForked()) return;
+  const CurrentContext current(*queue_.cuda, std::nothrow);
+  queue_.cuda->driver().cuCtxSynchronize();
+}
+
+// Of a part: programs and numbers as long as they may be, sums and totals of all channels.
+void DeviceLoss::Work::takeMemory() {
+  const DeviceRows& rows = deviceDataOf(data_.state()).layout();
+  const std::size_t groups = ceilDivide(rows.rows, kGroupRows), channels = spec_.channels();
+  const auto layOut = [&](std::size_t part) {
+    Layout layout;
+    const auto add = [&](std::size_t bytes) { return layout.add(bytes); };
+    const std::size_t tokens = part * options_.most_tokens;
+    struct {
+      std::size_t counts, programs, offsets, numbers, faults, sums, totals, bytes;
+    } at{};
+    at.counts = add(sizeof(TreeCounts));
+    at.programs = add(roomForPrograms(tokens, part) * sizeof(DeviceToken));
+    at.offsets = add((part + 1) * sizeof(std::uint32_t));
+    at.numbers = add(tokens * element_);
+    at.faults = add(part);
+    at.sums = add(channels * part * groups * element_);
+    at.totals = add(channels * part * sizeof(double));
+    at.bytes = layout.bytes();
+    return at;
+  };
+  const unsigned lanes = lanesOfBlock(options_.most_tokens);
+  part_ = roundUp(options_.expressions, lanes);
+  while (part_ > lanes && layOut(part_).bytes > options_.bytes) part_ = roundUp(part_ / 2, lanes);
+  const auto at = layOut(part_);
+  memory_ = DeviceBuffer(queue_.uploads, at.bytes);
+  const CUdeviceptr memory = memory_.address();
+  arguments_.counts = pointer<TreeCounts>(memory + at.counts);
+  arguments_.programs = pointer<DeviceToken>(memory + at.programs);
+  arguments_.program_offsets = pointer<std::uint32_t>(memory + at.offsets);
+  arguments_.numbers = pointer<std::byte>(memory + at.numbers);
+  arguments_.faults = pointer<DeviceFault>(memory + at.faults);
+  sums_ = memory + at.sums;
+  total_sums_ = memory + at.totals;
+}
+
+Status DeviceLoss::Work::takeKernels() {
+  const Dataset::State& data = data_.state();
+  const Precision precision = store_->precision();
+  code_.family = familyOf(options_.operators);
+  code_.most_tokens = roomForPrograms(options_.most_tokens, 1);
+  code_.sections = {{.programs = static_cast<std::uint32_t>(part_),
+                     .staged_columns = static_cast<std::uint32_t>(data.columns),
+                     .slots = kLaneSlots}};
+  geometry_ = chooseGeometry(code_, code_.sections[0], data.rows, precision, queue_.cuda->limits());
+  const std::size_t per_block = geometry_.programs_per_warp * std::size_t{kBlockWarps} / geometry_.row_warps;
+  shared_bytes_ = interpreterSharedBytes(precision, geometry_, data.columns, kLaneSlots,
+                                         code_.mostTokens(code_.sections[0], per_block));
+  const auto interpreter =
+      store_->interpreter({code_.family, geometry_.rows_per_thread}, {spec_, deviceDataOf(data).isStrided()});
+  if (!interpreter) return interpreter.error();
+  interpreter_ = *interpreter;
+  const auto totals = store_->totals();
+  if (!totals) return totals.error();
+  totals_ = *totals;
+  const auto lanes = store_->lanes();
+  if (!lanes) return lanes.error();
+  lanes_ = *lanes;
+  trees_ = lanes_->kernel(kTreesKernel);
+  trees_.allowSharedBytes(treesSharedBytes(options_.most_tokens));
+  losses_ = lanes_->kernel(kLossesKernel);
+
+  std::vector<std::uint8_t> is_allowed(kOpCount);
+  for (const Op op : options_.operators) is_allowed[static_cast<std::size_t>(op)] = 1;
+  std::vector<std::uint32_t> columns(data.columns);
+  std::iota(columns.begin(), columns.end(), 0U);
+  std::span<const std::uint8_t> allowed = is_allowed;
+  std::span<const std::uint32_t> map = columns;
+  HandlerNumbers& handlers = arguments_.handlers;
+  handlers = store_->table({code_.family, geometry_.rows_per_thread}).numbers();
+  const auto forEach = [&](const auto& visit) {
+    visit(handlers.ops);
+    visit(handlers.plans);
+    visit(handlers.plain);
+    visit(handlers.applies);
+    visit(allowed);
+    visit(map);
+  };
+  ArrayImage image;
+  forEach([&](auto& array) { image.add(array); });
+  tables_ = DeviceBuffer(queue_.uploads, image.bytes().size());
+  queue_.uploads->complete(
+      [&] { queue_.uploads->copyToDevice(tables_.address(), image.bytes().data(), image.bytes().size()); });
+  forEach([&](auto& array) { ArrayImage::place(array, tables_.address()); });
+  arguments_.is_allowed = allowed.data();
+  column_map_ = std::bit_cast<CUdeviceptr>(map.data());
+  arguments_.most_tokens = options_.most_tokens;
+  arguments_.columns = static_cast<std::uint32_t>(data.columns);
+  arguments_.precision = precision;
+  arguments_.math = store_->math();
+  return okStatus();
+}
+
+Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceLossOutputs& out) const {
+  if (population.expressions > options_.expressions) {
+    return invalid(fmt::format("{} expressions, expected at most {}", population.expressions, options_.expressions));
+  }
+  if (population.offsets == 0) {
+    if (population.stride == 0 || population.tokens / population.stride < population.expressions) {
+      return invalid(fmt::format("{} tokens for {} expressions that begin {} tokens after one another",
+                                 population.tokens, population.expressions, population.stride));
+    }
+  }
+  const auto checkAddress = [&](const char* what, std::uint64_t address, bool is_needed) -> Status {
+    if (address == 0) return is_needed ? invalid(fmt::format("no address of {}", what)) : okStatus();
+    return checkOwner(what, queue_, {.pointer = address});
+  };
+  const std::pair<const char*, std::uint64_t> addresses[] = {{"values", population.values},
+                                                             {"offsets", population.offsets},
+                                                             {"lengths", population.lengths},
+                                                             {"valid rows", out.valid_rows},
+                                                             {"faults", out.faults}};
+  if (Status valid = checkAddress("codes", population.codes, true); !valid) return valid;
+  if (Status valid = checkAddress("losses", out.losses, true); !valid) return valid;
+  for (const auto& [what, address] : addresses) {
+    if (Status valid = checkAddress(what, address, false); !valid) return valid;
+  }
+  return okStatus();
+}
+
+Status DeviceLoss::Work::submit(const DevicePopulation& population, const DeviceLossOutputs& out,
+                                std::uint64_t stream) {
+  if (queue_.cuda->isForked()) return Error{Errc::kMachine, "work of before this process was forked", {}};
+  return guarded([&] {
+    const CurrentContext current(*queue_.cuda);
+    return put(population, out, stream);
+  });
+}
+
+Status DeviceLoss::Work::put(const DevicePopulation& population, const DeviceLossOutputs& out, std::uint64_t stream) {
+  if (population.expressions == 0) return okStatus();
+  if (Status valid = check(population, out); !valid) return valid;
+  const Dataset::State& data = data_.state();
+  TreeArguments trees = arguments_;
+  trees.codes = pointer<const std::int32_t>(population.codes);
+  trees.values = pointer<const std::byte>(population.values);
+  trees.offsets = pointer<const std::int64_t>(population.offsets);
+  trees.lengths = pointer<const std::int32_t>(population.lengths);
+  trees.tokens = population.tokens;
+  trees.stride = population.stride;
+  trees.values_type = population.values_type;
+  trees.notation = population.notation;
+  LossArguments losses{};
+  losses.totals = pointer<const double>(total_sums_);
+  losses.rows = data.rows;
+  losses.all_weights = data.has_weights ? data.weight_sum : static_cast<double>(data.rows);
+  losses.target_variance = data.target_variance;
+  losses.kind = options_.loss.kind;
+  losses.worst = infoOf(options_.loss.kind).worst;
+  losses.losses_type = out.type;
+  losses.skips_invalid = spec_.skip_invalid;
+  losses.rejects_invalid = options_.loss.nan == NanPolicy::kReject;
+  losses.is_weighted = spec_.weighted;
+  const BorrowedStream to(*queue_.cuda, std::bit_cast<CUstream>(stream));
+  for (std::size_t first = 0; first < population.expressions; first += part_) {
+    trees.first = first;
+    trees.expressions = static_cast<std::uint32_t>(std::min(part_, population.expressions - first));
+    if (out.faults != 0) trees.faults = pointer<DeviceFault>(out.faults + first);
+    losses.faults = trees.faults;
+    losses.expressions = trees.expressions;
+    losses.losses = pointer<std::byte>(out.losses + first * static_cast<std::size_t>(bytesOf(out.type)));
+    if (out.valid_rows != 0) losses.valid_rows = pointer<std::int64_t>(out.valid_rows + first * sizeof(std::int64_t));
+    submitPart(to, trees, losses);
+  }
+  return okStatus();
+}
+
+void DeviceLoss::Work::submitPart(const BorrowedStream& stream, const TreeArguments& trees,
+                                  const LossArguments& losses) {
+  const std::uint32_t count = trees.expressions;
+  stream.fill(std::bit_cast<CUdeviceptr>(trees.counts), 0, sizeof(TreeCounts));
+  const unsigned lanes = lanesOfBlock(trees.most_tokens);
+  stream.launch({.kernel = trees_.get(),
+                 .grid_x = toUnsigned(ceilDivide(count, lanes)),
+                 .block_threads = lanes,
+                 .shared_bytes = treesSharedBytes(trees.most_tokens),
+                 .arguments = addressesOf(trees)});
+
+  const DeviceRows& rows = deviceDataOf(data_.state()).layout();
+  const InterpreterSection& section = code_.sections[0];
+  const SumsOfLoss sums{.sums = sums_,
+                        .totals = total_sums_,
+                        .outputs = count,
+                        .channels = spec_.channels(),
+                        .row_groups = ceilDivide(rows.rows, kGroupRows)};
+  launchInterpreter(stream, interpreter_, geometry_, shared_bytes_, rows,
+                    {.parameters = std::bit_cast<CUdeviceptr>(trees.numbers),
+                     .column_map = column_map_,
+                     .tokens = std::bit_cast<CUdeviceptr>(trees.programs),
+                     .offsets = std::bit_cast<CUdeviceptr>(trees.program_offsets),
+                     .programs = count,
+                     .staged_columns = section.staged_columns,
+                     .slots = section.slots},
+                    rows.target, rows.weights, sums.sums, sums.channelStride());
+  launchTotals(stream, totals_, sums, true, true);
+  stream.launch({.kernel = losses_.get(),
+                 .grid_x = toUnsigned(ceilDivide(count, kLossesThreads)),
+                 .block_threads = kLossesThreads,
+                 .arguments = addressesOf(losses)});
+}
+
+Status DeviceLoss::submit(const DevicePopulation& population, const DeviceLossOutputs& out,
+                          std::uint64_t stream) const {
+  return work_->submit(population, out, stream);
+}
+
+}  // namespace srjit
