@@ -112,7 +112,7 @@ struct HostPopulation {
       first_constants.push_back(static_cast<std::uint32_t>(constants.size()));
     }
     const UploadedPopulation population{codes.data(), constants.data(), first_codes.data(), first_constants.data(),
-                                      static_cast<std::uint32_t>(expressions.size())};
+                                        static_cast<std::uint32_t>(expressions.size())};
     sizes.assign(expressions.size(), {77, 77, 77, 77});
     tokens.assign(arguments.programs.firstToken(population, population.expressions), kUnwritten);
     parameters.resize(arguments.programs.firstParameter(population, population.expressions));
