@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ir/error.h"
 #include "ir/expression.h"
 #include "ir/expression_view.h"
+#include "ir/numeric.h"
 #include "ir/token_codes.h"
 
 namespace srjit {
@@ -170,5 +172,41 @@ class Population {
   std::vector<std::size_t> block_offsets_;      ///< parameterOffset() of the first expression of a block
   std::size_t all_parameters_ = 0;
 };
+
+/// Tokens of an expression at most, since a lane keeps all of them in shared memory.
+inline constexpr std::uint32_t kMostDeviceTokens = 256;
+
+/// Addresses of a GPU's memory. Nothing outside of the arrays is read, whatever they hold: expressions that are not
+/// valid have a DeviceFault each.
+struct DevicePopulation {
+  /// int32, `tokens` of them (ir/token_codes.h). Parameters have no value here.
+  std::uint64_t codes = 0;
+  /// `tokens` numbers: those of tokens that are constants, and any others. 0: no token is one.
+  std::uint64_t values = 0;
+  std::size_t tokens = 0;
+  std::size_t expressions = 0;
+  /// int64, expressions + 1, as those of PopulationView. 0: expression e begins at e * stride.
+  std::uint64_t offsets = 0;
+  std::size_t stride = 0;
+  /// int32 by expression. 0: up to the next expression; in prefix without offsets, as long as its tokens say.
+  std::uint64_t lengths = 0;
+  Precision values_type = Precision::kF32;
+  Notation notation = Notation::kPostfix;
+};
+
+/// Why an expression has no loss.
+enum class DeviceFault : std::uint8_t {
+  kNone,
+  kLength,     ///< no tokens, more than the most, or outside of the arrays
+  kCode,       ///< a code that no operator has
+  kOperator,   ///< one that was not among the operators given
+  kVariable,   ///< one that the data do not have
+  kParameter,  ///< a parameter
+  kOperands,   ///< an operator lacks operands
+  kRest,       ///< tokens that belong to no operator
+  kSlots,      ///< more values are kept meanwhile than there is room for
+};
+/// A clause such as "an operator lacks operands".
+std::string_view textOf(DeviceFault fault) noexcept;
 
 }  // namespace srjit

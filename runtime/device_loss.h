@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/device_population.h"
 #include "ir/error.h"
 #include "ir/op.h"
+#include "ir/population.h"
 #include "runtime/engine_options.h"
 
 namespace srjit {

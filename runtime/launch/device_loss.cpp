@@ -117,7 +117,12 @@ void DeviceLoss::Work::takeMemory() {
   };
   const unsigned lanes = lanesOfBlock(options_.most_tokens);
   part_ = roundUp(options_.expressions, lanes);
-  while (part_ > lanes && layOut(part_).bytes > options_.bytes) part_ = roundUp(part_ / 2, lanes);
+  // Tokens are numbered with 32 bits; a block has one program and kGroupRows rows at least.
+  const auto isTooMany = [&](std::size_t part) {
+    return layOut(part).bytes > options_.bytes || roomForPrograms(part * options_.most_tokens, part) > UINT32_MAX ||
+           part * groups > kMaxGridX;
+  };
+  while (part_ > lanes && isTooMany(part_)) part_ = roundUp(part_ / 2, lanes);
   const auto at = layOut(part_);
   memory_ = DeviceBuffer(queue_.uploads, at.bytes);
   const CUdeviceptr memory = memory_.address();

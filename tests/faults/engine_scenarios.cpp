@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "ir/text.h"
+#include "ir/token_codes.h"
 #include "passes/pass.h"
 #include "passes/simplify_expression.h"
+#include "runtime/cuda/handles.h"
 #include "tests/faults/scenarios.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/slow_machine.h"
@@ -339,6 +341,56 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
   };
 }
 
+/// Expressions in the memory of the GPU: x0 + x1 and x0 * 1.5.
+Calls deviceLosses(World& world, const EngineOptions& options) {
+  struct Memory {
+    explicit Memory(FakeDriver& of)
+        : driver(of), cuda(Cuda::open(of.load().value(), 0).value()), current(*cuda), stream(cuda) {
+      const std::int32_t x = variableCode(0);
+      add(std::vector{x, variableCode(1), codeOf(Op::kAdd), x, kConstantCode, codeOf(Op::kMul)});
+      add(std::vector<float>{0, 0, 0, 0, 1.5F, 0});
+      add(std::vector<std::int64_t>{0, 3, 6});
+      add(std::vector<float>{77, 77});
+    }
+    ~Memory() {
+      for (const CUdeviceptr address : addresses) driver.freeForeign(address);
+    }
+    template <class T>
+    void add(const std::vector<T>& values) {
+      addresses.push_back(driver.allocateForeign(std::as_bytes(std::span(values))));
+    }
+    FakeDriver& driver;
+    std::shared_ptr<const Cuda> cuda;
+    CurrentContext current;
+    Stream stream;
+    std::vector<CUdeviceptr> addresses;
+  };
+  const auto memory = std::make_shared<Memory>(world.machine.driver);
+  return [memory, ready = readyWith(world, options)] {
+    Outcome outcome;
+    Result<DeviceLoss> loss = tried(
+        [&] { return ready->engine->deviceLoss(*ready->data, {.operators = {Op::kAdd, Op::kMul}, .expressions = 2}); });
+    if (!outcome.isThere(loss)) return outcome;
+    const DevicePopulation population{.codes = memory->addresses[0],
+                                      .values = memory->addresses[1],
+                                      .tokens = 6,
+                                      .expressions = 2,
+                                      .offsets = memory->addresses[2]};
+    const auto stream = reinterpret_cast<std::uint64_t>(memory->stream.get());
+    const Status put = tried([&] { return loss->submit(population, {.losses = memory->addresses[3]}, stream); });
+    memory->stream.synchronize();
+    if (put) {
+      const std::vector<std::byte> bytes = memory->driver.readForeign(memory->addresses[3], 2 * sizeof(float));
+      outcome.add(widened({reinterpret_cast<const float*>(bytes.data()), 2}));
+    } else {
+      outcome.errors.push_back(put.error());
+      outcome.is_cut = true;
+    }
+    dropped(std::move(loss));
+    return outcome;
+  };
+}
+
 EngineOptions onCpu(Tier tier = Tier::kInterpret) { return {.device = "cpu", .math = Math::kStrict, .tier = tier}; }
 
 /// Parses, prints and simplifies; each form gives its own tokens back.
@@ -452,6 +504,7 @@ constexpr Scenario kGpuScenarios[] = {
     {"GpuStreamed", kOfGpu, streamed, oneGpu, true},
     {"GpuKeptSubtrees", kOfGpu, keptSubtrees, oneGpu, true},
     {"GpuDeviceMemory", kOfGpu, [](World& w) { return deviceMemory(w, onGpu()); }, oneGpu},
+    {"GpuDeviceLosses", kOfGpu, [](World& w) { return deviceLosses(w, onGpu()); }, oneGpu},
     {"PoolEngine", kStart, [](World& w) { return creation(w, onPool()); }, twoGpus},
     {"PoolUploads", kStart, [](World& w) { return uploads(w, onPool()); }, twoGpus},
     {"PoolCompilation", kOfGpu, [](World& w) { return compilation(w, onPool()); }, twoGpus, true},

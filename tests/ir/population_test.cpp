@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -98,6 +99,14 @@ TEST(Population, AllOperatorsAreThePinnedOnesAndTheOtherRows) {
   std::ranges::sort(ops);
   EXPECT_TRUE(std::ranges::unique(ops).empty());
   EXPECT_EQ(ops.size(), kOpCount);
+}
+
+TEST(Population, FaultsOnADeviceHaveATextEach) {
+  std::set<std::string_view> texts;
+  for (int fault = 0; fault <= static_cast<int>(DeviceFault::kSlots); ++fault) {
+    texts.insert(textOf(static_cast<DeviceFault>(fault)));
+  }
+  EXPECT_EQ(texts.size(), static_cast<std::size_t>(DeviceFault::kSlots) + 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The kernels that encode and judge a population which is in a GPU's memory (ir/device_population.h). They know no
+// The kernels that encode and judge a population which is in a GPU's memory (ir/population.h). They know no
 // host: programs get their places by atomic additions, and the interpreter runs them in whatever order that gives.
 //
 // Kernel `srjit_encode_trees`: TreeArguments. A thread for each expression; blocks of lanesOfBlock() threads, a grid in
@@ -18,9 +18,9 @@
 #include <type_traits>
 
 #include "compiler/interpreter/encoder.h"
-#include "ir/device_population.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
+#include "ir/population.h"
 
 namespace srjit {
 

@@ -1,7 +1,7 @@
 // The kernels of compiler/interpreter/lanes/arguments.h, only for LLVM's NVPTX target (CMakeLists.txt of this layer).
 #include <cstdint>
 
-#include "compiler/interpreter/lanes/lane.h"
+#include "compiler/interpreter/lanes/steps.h"
 
 // Dynamic, of a launch.
 extern __attribute__((address_space(3), aligned(16))) std::uint32_t srjit_lane_words[];

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/interpreter/lanes/lane.h"
+#include "compiler/interpreter/lanes/steps.h"
 #include "tests/gpu_model/memory.h"
 
 namespace srjit {

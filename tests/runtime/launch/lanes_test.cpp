@@ -10,7 +10,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/interpreter/lanes/lane.h"
+#include "compiler/interpreter/lanes/steps.h"
 #include "ir/numbers/random.h"
 #include "tests/generators/graphs.h"
 #include "tests/gpu_model/lanes/models.h"

@@ -1,4 +1,4 @@
-#include "compiler/interpreter/lanes/lane.h"
+#include "compiler/interpreter/lanes/steps.h"
 
 #include <algorithm>
 #include <array>
