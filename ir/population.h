@@ -183,7 +183,7 @@ struct DevicePopulation {
   std::uint64_t codes = 0;
   /// `tokens` numbers: those of tokens that are constants, and any others. 0: no token is one.
   std::uint64_t values = 0;
-  std::size_t tokens = 0;
+  std::size_t tokens = 0;  ///< of the arrays; without offsets at least stride * expressions
   std::size_t expressions = 0;
   /// int64, expressions + 1, as those of PopulationView. 0: expression e begins at e * stride.
   std::uint64_t offsets = 0;

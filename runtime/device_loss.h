@@ -26,8 +26,8 @@ struct DeviceLossOptions {
   std::uint32_t most_tokens = 64;  ///< of an expression: 1 to kMostDeviceTokens
   /// A loss that is not scaled and has no constant: of sse, mse, rmse, mae, ... those whose terms kernels have.
   LossOptions loss = {};
-  /// Of the GPU's memory, for programs and sums. A population that needs more is evaluated in parts, of at least 32
-  /// expressions.
+  /// Of the GPU's memory, for programs and sums. A population that needs more is evaluated in parts; the least
+  /// has 32 to 256 expressions, and may need more.
   std::size_t bytes = std::size_t{512} << 20;
 };
 
@@ -41,13 +41,13 @@ struct DeviceLossOutputs {
 
 /// A cheap handle. Its memory is used by one call at a time: calls are made by one thread, and their streams are the
 /// same or wait for each other. It must live until the work is done, and until no graph that captured it is launched
-/// any more.
+/// any more. Its end waits for the device, and so must not come while a stream of the device captures.
 class DeviceLoss {
  public:
   /// Puts the work on `stream` (0: the legacy default stream) and returns. The bits of the losses are those of
   /// Engine::loss() of programs with CompileOptions::simplify false. Errors: kInvalid for more expressions than
-  /// DeviceLossOptions has, for sizes that do not fit together, and for no address where one is needed; kUnsupported
-  /// for memory of another device.
+  /// DeviceLossOptions has, for sizes that do not fit together, and for addresses that are missing or not aligned;
+  /// kUnsupported for memory of another device; kMachine where the driver fails.
   Status submit(const DevicePopulation& population, const DeviceLossOutputs& out, std::uint64_t stream) const;
 
   class Work;

@@ -109,9 +109,9 @@ class Engine {
 
   /// For losses of expressions that are in the memory of the engine's GPU (runtime/device_loss.h): takes memory and
   /// kernels. Errors: kInvalid as for loss(), and for options out of range; kUnsupported unless the engine is on one
-  /// GPU, for a loss that is scaled, custom or has a constant, for targets so large or small that they need scaled
-  /// units, for data that are not resident, and for more columns than the interpreter stages; kMachine if memory runs
-  /// out.
+  /// GPU, in a build without clang 19, for a loss that is scaled, custom or has a constant, for targets so large or
+  /// small that they need scaled units, for data that are not resident, and for more columns than the interpreter
+  /// stages; kMachine if memory runs out.
   Result<DeviceLoss> deviceLoss(const Dataset& data, const DeviceLossOptions& options) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.

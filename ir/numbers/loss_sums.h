@@ -38,6 +38,12 @@ inline constexpr std::size_t kMostChannels = LossSpec{LossTerm::kMoments, true, 
 inline constexpr std::size_t kGroupRows = 128;
 inline constexpr std::size_t kSumChains = 32;
 
+/// Of `rows` rows, those that a kernel has counted as valid. Without them, `counted` may be any number.
+constexpr std::uint64_t countedRows(double counted, std::uint64_t rows) noexcept {
+  const double most = static_cast<double>(rows);
+  return counted > 0 ? static_cast<std::uint64_t>(counted < most ? counted : most) : 0;
+}
+
 /// The sum of the first `count` items in pairs of neighbours, of their sums, and so on. `count` is a power of two.
 template <class T, std::size_t N>
 T pairwiseSum(std::array<T, N> items, std::size_t count = N) {

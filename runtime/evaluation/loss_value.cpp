@@ -174,10 +174,6 @@ std::uint64_t validRows(double terms, std::uint64_t rows) noexcept {
   return std::isfinite(terms) ? rows : Losses::kNotCounted;
 }
 
-std::uint64_t countedRows(double counted, std::uint64_t rows) noexcept {
-  return static_cast<std::uint64_t>(std::min(std::max(0.0, counted), static_cast<double>(rows)));
-}
-
 std::uint64_t validRows(const LossSums& sums, NanPolicy nan) noexcept {
   return nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
 }

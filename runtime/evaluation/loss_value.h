@@ -60,8 +60,6 @@ void lossValues(std::span<const double> terms, double weights, double target_var
 /// Losses::valid_rows under kPropagate of an expression whose terms over all `rows` have the sum `terms`. A prediction
 /// that is not finite makes its term, and so every sum with it, infinite or NaN.
 std::uint64_t validRows(double terms, std::uint64_t rows) noexcept;
-/// Of `rows` rows, those that a kernel has counted as valid. For an expression that failed `counted` may be any number.
-std::uint64_t countedRows(double counted, std::uint64_t rows) noexcept;
 /// Losses::valid_rows under each policy.
 std::uint64_t validRows(const LossSums& sums, NanPolicy nan) noexcept;
 

@@ -147,6 +147,12 @@ Status DeviceLoss::Work::takeKernels() {
   const std::size_t per_block = geometry_.programs_per_warp * std::size_t{kBlockWarps} / geometry_.row_warps;
   shared_bytes_ = interpreterSharedBytes(precision, geometry_, data.columns, kLaneSlots,
                                          code_.mostTokens(code_.sections[0], per_block));
+  if (const std::size_t most = queue_.cuda->limits().shared_bytes_per_block; shared_bytes_ > most) {
+    return unsupported(
+        fmt::format("{} columns and expressions of {} tokens take {} bytes of shared memory, but blocks "
+                    "have at most {}; use fewer of either",
+                    data.columns, options_.most_tokens, shared_bytes_, most));
+  }
   const auto interpreter =
       store_->interpreter({code_.family, geometry_.rows_per_thread}, {spec_, deviceDataOf(data).isStrided()});
   if (!interpreter) return interpreter.error();
@@ -158,7 +164,7 @@ Status DeviceLoss::Work::takeKernels() {
   if (!lanes) return lanes.error();
   lanes_ = *lanes;
   trees_ = lanes_->kernel(kTreesKernel);
-  trees_.allowSharedBytes(treesSharedBytes(options_.most_tokens));
+  trees_.allowSharedBytes(kMostTreesSharedBytes);  // of all that share the module
   losses_ = lanes_->kernel(kLossesKernel);
 
   std::vector<std::uint8_t> is_allowed(kOpCount);
@@ -202,19 +208,27 @@ Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceL
                                  population.tokens, population.expressions, population.stride));
     }
   }
-  const auto checkAddress = [&](const char* what, std::uint64_t address, bool is_needed) -> Status {
-    if (address == 0) return is_needed ? invalid(fmt::format("no address of {}", what)) : okStatus();
-    return checkOwner(what, queue_, {.pointer = address});
-  };
-  const std::pair<const char*, std::uint64_t> addresses[] = {{"values", population.values},
-                                                             {"offsets", population.offsets},
-                                                             {"lengths", population.lengths},
-                                                             {"valid rows", out.valid_rows},
-                                                             {"faults", out.faults}};
-  if (Status valid = checkAddress("codes", population.codes, true); !valid) return valid;
-  if (Status valid = checkAddress("losses", out.losses, true); !valid) return valid;
-  for (const auto& [what, address] : addresses) {
-    if (Status valid = checkAddress(what, address, false); !valid) return valid;
+  const auto bytes = [](Precision precision) { return static_cast<std::size_t>(bytesOf(precision)); };
+  const struct {
+    const char* what;
+    std::uint64_t address;
+    std::size_t alignment;
+    bool is_needed = false;
+  } arrays[] = {{"codes", population.codes, sizeof(std::int32_t), true},
+                {"losses", out.losses, bytes(out.type), true},
+                {"values", population.values, bytes(population.values_type)},
+                {"offsets", population.offsets, sizeof(std::int64_t)},
+                {"lengths", population.lengths, sizeof(std::int32_t)},
+                {"valid rows", out.valid_rows, sizeof(std::int64_t)},
+                {"faults", out.faults, 1}};
+  for (const auto& array : arrays) {
+    if (array.address == 0 && array.is_needed) return invalid(fmt::format("no address of {}", array.what));
+    if (array.address == 0) continue;
+    if (array.address % array.alignment != 0) {
+      return invalid(
+          fmt::format("{} at {:#x}, expected a multiple of {} bytes", array.what, array.address, array.alignment));
+    }
+    if (Status own = checkOwner(array.what, queue_, {.pointer = array.address}); !own) return own;
   }
   return okStatus();
 }

@@ -8,6 +8,7 @@
 #include "passes/pass.h"
 #include "passes/simplify_expression.h"
 #include "runtime/cuda/handles.h"
+#include "runtime/platform/guarded.h"
 #include "tests/faults/scenarios.h"
 #include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/slow_machine.h"
@@ -341,31 +342,35 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
   };
 }
 
+/// Memory and a stream of the caller.
+struct CallersArrays {
+  explicit CallersArrays(FakeDriver& of)
+      : driver(of), cuda(Cuda::open(of.load().value(), 0).value()), current(*cuda), stream(cuda) {
+    const std::int32_t x = variableCode(0);
+    add(std::vector{x, variableCode(1), codeOf(Op::kAdd), x, kConstantCode, codeOf(Op::kMul)});
+    add(std::vector<float>{0, 0, 0, 0, 1.5F, 0});
+    add(std::vector<std::int64_t>{0, 3, 6});
+    add(std::vector<float>{77, 77});
+  }
+  CallersArrays(const CallersArrays&) = delete;
+  CallersArrays& operator=(const CallersArrays&) = delete;
+  ~CallersArrays() {
+    for (const CUdeviceptr address : addresses) driver.freeForeign(address);
+  }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    addresses.push_back(driver.allocateForeign(std::as_bytes(std::span(values))));
+  }
+  FakeDriver& driver;
+  std::shared_ptr<const Cuda> cuda;
+  CurrentContext current;
+  Stream stream;
+  std::vector<CUdeviceptr> addresses;
+};
+
 /// Expressions in the memory of the GPU: x0 + x1 and x0 * 1.5.
 Calls deviceLosses(World& world, const EngineOptions& options) {
-  struct Memory {
-    explicit Memory(FakeDriver& of)
-        : driver(of), cuda(Cuda::open(of.load().value(), 0).value()), current(*cuda), stream(cuda) {
-      const std::int32_t x = variableCode(0);
-      add(std::vector{x, variableCode(1), codeOf(Op::kAdd), x, kConstantCode, codeOf(Op::kMul)});
-      add(std::vector<float>{0, 0, 0, 0, 1.5F, 0});
-      add(std::vector<std::int64_t>{0, 3, 6});
-      add(std::vector<float>{77, 77});
-    }
-    ~Memory() {
-      for (const CUdeviceptr address : addresses) driver.freeForeign(address);
-    }
-    template <class T>
-    void add(const std::vector<T>& values) {
-      addresses.push_back(driver.allocateForeign(std::as_bytes(std::span(values))));
-    }
-    FakeDriver& driver;
-    std::shared_ptr<const Cuda> cuda;
-    CurrentContext current;
-    Stream stream;
-    std::vector<CUdeviceptr> addresses;
-  };
-  const auto memory = std::make_shared<Memory>(world.machine.driver);
+  const auto memory = std::make_shared<CallersArrays>(world.machine.driver);
   return [memory, ready = readyWith(world, options)] {
     Outcome outcome;
     Result<DeviceLoss> loss = tried(
@@ -378,12 +383,12 @@ Calls deviceLosses(World& world, const EngineOptions& options) {
                                       .offsets = memory->addresses[2]};
     const auto stream = reinterpret_cast<std::uint64_t>(memory->stream.get());
     const Status put = tried([&] { return loss->submit(population, {.losses = memory->addresses[3]}, stream); });
-    memory->stream.synchronize();
-    if (put) {
+    const Status done = guarded([&] { return memory->stream.synchronize(), okStatus(); });
+    if (put && done) {
       const std::vector<std::byte> bytes = memory->driver.readForeign(memory->addresses[3], 2 * sizeof(float));
       outcome.add(widened({reinterpret_cast<const float*>(bytes.data()), 2}));
     } else {
-      outcome.errors.push_back(put.error());
+      outcome.errors.push_back(put ? done.error() : put.error());
       outcome.is_cut = true;
     }
     dropped(std::move(loss));

@@ -10,6 +10,23 @@
 
 namespace srjit {
 
+/// The tokens in prefix order.
+inline std::vector<Token> prefixOf(const Expression& expression) {
+  const auto tokens = expression.tokens();
+  const std::vector<std::uint32_t> starts = subtreeStarts(tokens);
+  std::vector<Token> prefix;
+  std::vector<std::uint32_t> pending{static_cast<std::uint32_t>(tokens.size() - 1)};
+  while (!pending.empty()) {
+    const std::uint32_t at = pending.back();
+    pending.pop_back();
+    prefix.push_back(tokens[at]);
+    // The last operand is pushed first, so the first is written next.
+    std::uint32_t operand = at;
+    for (int k = tokens[at].arity(); k-- > 0; operand = starts[operand - 1]) pending.push_back(operand - 1);
+  }
+  return prefix;
+}
+
 /// Expressions in arrays, as a program outside of the library would write them.
 struct TokenArrays {
   std::vector<std::int32_t> codes;
@@ -26,17 +43,7 @@ struct TokenArrays {
     end();
   }
   void addPrefix(const Expression& expression) {
-    const auto tokens = expression.tokens();
-    const std::vector<std::uint32_t> starts = subtreeStarts(tokens);
-    std::vector<std::uint32_t> pending{static_cast<std::uint32_t>(tokens.size() - 1)};
-    while (!pending.empty()) {
-      const std::uint32_t at = pending.back();
-      pending.pop_back();
-      add(tokens[at]);
-      // The last operand is pushed first, so the first is written next.
-      std::uint32_t operand = at;
-      for (int k = tokens[at].arity(); k-- > 0; operand = starts[operand - 1]) pending.push_back(operand - 1);
-    }
+    for (const Token& token : prefixOf(expression)) add(token);
     end();
   }
   PopulationView view(Notation notation = Notation::kPostfix) const { return {codes, constants, offsets, notation}; }

@@ -1,7 +1,6 @@
 // The kernels of the front end, only for LLVM's NVPTX target (CMakeLists.txt of this layer): those that
 // compiler/interpreter/front_end/arguments.h describes, and what C++ needs where there is neither an operating system
 // nor a library.
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -64,12 +63,6 @@ std::size_t strlen(const char* text) noexcept {
   std::size_t length = 0;
   while (text[length] != 0) ++length;
   return length;
-}
-// Of exponents that are small constants (ir/functions/circular.h).
-double ldexp(double value, int exponent) noexcept {
-  constexpr int kBias = 1023, kFraction = 52;
-  if (exponent <= -kBias || exponent > kBias) endThread();
-  return value * std::bit_cast<double>(static_cast<std::uint64_t>(exponent + kBias) << kFraction);
 }
 }
 

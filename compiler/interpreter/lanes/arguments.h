@@ -28,9 +28,9 @@ inline constexpr const char* kTreesKernel = "srjit_encode_trees";
 inline constexpr const char* kLossesKernel = "srjit_losses";
 inline constexpr unsigned kLossesThreads = 256;
 
-/// Values that a program keeps in slots at once, at most, since operands that need more registers than there are do so.
-/// Of two that need as many the longer one goes to a slot, so a statement has few: each such choice doubles the tokens.
-/// tests/runtime/launch/lanes_test.cpp has the worst trees that there are.
+/// Values that a program keeps in slots at once, at most. Where an operator needs more registers than there are, its
+/// longest operand goes to a slot whose move helps, so a statement has few: each such choice about doubles the tokens.
+/// tests/runtime/launch/lanes_test.cpp has the worst trees that were found.
 inline constexpr std::uint32_t kLaneSlots = 6;
 
 /// Words of shared memory of a lane: one for each token, and one for each slot.
@@ -84,10 +84,12 @@ constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes
   return (std::size_t{lanes} * laneWords(most_tokens) + blockWords(lanes)) * sizeof(std::uint32_t) +
          sizeof(TreeArguments);
 }
-/// Threads of a block: a power of two, as many as the 64 KiB allow that every device has.
+/// What every device has for a block.
+inline constexpr std::size_t kMostTreesSharedBytes = std::size_t{64} << 10;
+/// Threads of a block: a power of two, as many as that allows.
 constexpr unsigned lanesOfBlock(std::uint32_t most_tokens) noexcept {
   unsigned lanes = 256;
-  while (treesSharedBytes(most_tokens, lanes) > std::size_t{64} << 10) lanes /= 2;
+  while (treesSharedBytes(most_tokens, lanes) > kMostTreesSharedBytes) lanes /= 2;
   return lanes;
 }
 static_assert(lanesOfBlock(kMostDeviceTokens) >= kLengthGroups);

@@ -46,7 +46,12 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
   TreeArguments& arguments = *(TreeArguments*)srjit_lane_words;
   auto* const shared = (std::uint32_t*)srjit_lane_words + sizeof(TreeArguments) / sizeof(std::uint32_t);  // NOLINT
   const unsigned lane = laneNumber(), lanes = lanesOfLaunch();
-  if (lane == 0) arguments = given;
+  if (lane == 0) {
+    auto* const to = reinterpret_cast<std::uint64_t*>(&arguments);
+    const auto* const from = reinterpret_cast<const std::uint64_t*>(&given);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(TreeArguments) / sizeof(std::uint64_t); ++i) to[i] = from[i];
+  }
   __syncthreads();
   std::uint32_t* const checked = shared + lanes * laneWords(arguments.most_tokens);
   std::uint32_t *const order = checked + lanes, *const sums = order + lanes, *const groups = sums + 2 * lanes;
@@ -113,6 +118,7 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
   if (lane == 0) room[3] = takeRoom(arguments.counts->blocks, std::uint32_t{1});
   __syncthreads();
   if (room[3] + 1 < __nvvm_read_ptx_sreg_nctaid_x()) return;
+  __nvvm_membar_gl();
   const std::uint64_t taken = takeRoom(arguments.counts->programs_and_tokens, std::uint64_t{0});
   for (std::uint64_t p = (taken >> 32) + lane; p <= arguments.expressions; p += lanes) {
     arguments.program_offsets[p] = static_cast<std::uint32_t>(taken);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compiler/interpreter/tree_writing.h"
+#include "ir/numbers/loss_sums.h"
 #include "passes/tree_reading.h"
 
 namespace srjit {
@@ -84,7 +85,7 @@ class LaneNodes {
     const HandlerNumbers& table = arguments_.handlers;
     const OperandPlan* plan = &planOf(op, operands);
     while (plan->need > table.depth) {
-      moveToSlot(operands, arity);
+      moveToSlot(op, operands, arity);
       plan = &planOf(op, operands);
     }
     tokens_ += plan->tokens;
@@ -159,16 +160,21 @@ class LaneNodes {
     words_[i] = begin(i) | number << kSubjectShift | std::uint32_t{kInParameter} << kPlaceShift | kConstant;
   }
 
-  // The operand that needs most registers; of several the one with most tokens (kLaneSlots).
-  void moveToSlot(const Operands& operands, int arity) {
-    std::uint32_t most = kNone;
+  // The longest operand without which there are registers enough; if there is none, the longest that needs most.
+  void moveToSlot(Op op, const Operands& operands, int arity) {
+    std::uint32_t most = kNone, most_tokens = 0;
     unsigned most_need = 0;
     for (int k = 0; k < arity; ++k) {
-      const std::uint32_t operand = operands[static_cast<std::size_t>(k)];
+      const std::uint32_t operand = operands[static_cast<std::size_t>(k)], word = words_[operand];
       if (!isOnStack(place(operand))) continue;
-      const unsigned need = needOf(place(operand));
-      if (need < most_need || (need == most_need && operand - begin(operand) <= most - begin(most))) continue;
+      words_[operand] = word & ~(kPlaceMask << kPlaceShift);
+      const bool is_enough = planOf(op, operands).need <= arguments_.handlers.depth;
+      words_[operand] = word;
+      const unsigned need = is_enough ? kPlaceMask + 1U : needOf(place(operand));
+      const std::uint32_t tokens = operand - begin(operand) + 1;
+      if (need < most_need || (need == most_need && tokens <= most_tokens)) continue;
       most = operand;
+      most_tokens = tokens;
       most_need = need;
     }
     words_[most] = (words_[most] & ~(kPlaceMask << kPlaceShift)) | std::uint32_t{kInColumn} << kPlaceShift | kInSlot;
@@ -199,7 +205,8 @@ Extent extentOf(const TreeArguments& of, std::uint32_t e) {
   Extent extent{.begin = number * of.stride, .tokens = of.stride, .is_exact = of.notation == Notation::kPostfix};
   if (of.offsets != nullptr) {
     const std::int64_t begin = of.offsets[number], end = of.offsets[number + 1];
-    extent = {.begin = static_cast<std::uint64_t>(begin), .tokens = static_cast<std::uint64_t>(end - begin)};
+    extent = {.begin = static_cast<std::uint64_t>(begin),
+              .tokens = static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin)};
     extent.is_good = begin >= 0 && end >= begin && static_cast<std::uint64_t>(end) <= of.tokens;
   }
   if (of.lengths != nullptr && extent.is_good) {
@@ -299,7 +306,7 @@ void writeLoss(const LossArguments& arguments, std::uint32_t e) {
     bool has_value = true;
     if (arguments.skips_invalid) {
       const double counted = arguments.totals[std::uint64_t{arguments.expressions} + e];
-      valid = static_cast<std::int64_t>(std::min(std::max(0.0, counted), static_cast<double>(all)));
+      valid = static_cast<std::int64_t>(countedRows(counted, all));
       const bool is_all = static_cast<std::uint64_t>(valid) == all;
       if (!is_all) {
         weights = arguments.is_weighted ? arguments.totals[2 * std::uint64_t{arguments.expressions} + e]

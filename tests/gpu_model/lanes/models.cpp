@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/interpreter/lanes/steps.h"
+#include "ir/ops.h"
 #include "tests/gpu_model/memory.h"
 
 namespace srjit {
@@ -65,7 +66,7 @@ void encodeTrees(const TreeArguments& arguments, std::span<const std::uint32_t> 
 namespace {
 
 template <class Arguments>
-Arguments argumentsOf(const ModelLaunch& launch) {
+Arguments laneArgumentsOf(const ModelLaunch& launch) {
   requireOfModel(launch.arguments.size() * sizeof(std::uint64_t) == sizeof(Arguments), "{} words of arguments",
                  launch.arguments.size());
   requireOfModel(launch.grid[1] == 1 && launch.grid[2] == 1, "a grid of {} x {}", launch.grid[1], launch.grid[2]);
@@ -95,7 +96,7 @@ class TreesModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(TreeArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    auto of = argumentsOf<TreeArguments>(launch);
+    auto of = laneArgumentsOf<TreeArguments>(launch);
     const unsigned lanes = lanesOfBlock(of.most_tokens);
     requireOfModel(launch.block == std::array<unsigned, 3>{lanes, 1, 1}, "a block of {} threads", launch.block[0]);
     requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens), "{} bytes of shared memory",
@@ -133,7 +134,7 @@ class LossesModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(LossArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    auto of = argumentsOf<LossArguments>(launch);
+    auto of = laneArgumentsOf<LossArguments>(launch);
     const std::size_t count = of.expressions;
     requireOfModel(std::size_t{launch.grid[0]} * launch.block[0] >= count, "{} blocks", launch.grid[0]);
     translate(memory, of.totals, count * (!of.skips_invalid ? 1 : of.is_weighted ? 3 : 2));

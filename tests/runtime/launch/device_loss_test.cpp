@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "ir/token_codes.h"
 #include "runtime/cuda/handles.h"
 #include "tests/generators/graphs.h"
+#include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
@@ -46,7 +48,7 @@ class ResidentArrays {
   std::vector<CUdeviceptr> addresses_;
 };
 
-enum class ResidentLayout : std::uint8_t { kOffsets, kStride, kLengths };
+enum class ResidentLayout : std::uint8_t { kOffsets, kLengths, kPrefix };
 
 /// A population on the device, and what is written.
 struct Resident {
@@ -57,7 +59,10 @@ struct Resident {
     std::vector<double> values;
     std::vector<std::int64_t> offsets = {0};
     for (const Expression& expression : expressions) {
-      for (const Token& token : expression.tokens()) {
+      // Without lengths, a prefix expression ends by itself.
+      std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
+      if (layout == ResidentLayout::kPrefix) tokens = prefixOf(expression);
+      for (const Token& token : tokens) {
         codes.push_back(codeOf(token));
         values.push_back(token.value);
       }
@@ -77,6 +82,7 @@ struct Resident {
     if (layout == ResidentLayout::kOffsets) population.offsets = arrays.add(offsets);
     if (layout != ResidentLayout::kOffsets) population.stride = stride;
     if (layout == ResidentLayout::kLengths) population.lengths = arrays.add(lengths);
+    if (layout == ResidentLayout::kPrefix) population.notation = Notation::kPrefix;
     out.type = Precision::kF64;
     out.losses = arrays.add(std::vector<double>(expressions.size(), 77));
     out.valid_rows = arrays.add(std::vector<std::int64_t>(expressions.size(), 77));
@@ -109,11 +115,11 @@ Workload residentWorkload(std::size_t count, std::size_t rows, Precision precisi
 
 class DeviceLossLayouts : public testing::TestWithParam<std::tuple<Precision, ResidentLayout, NanPolicy, bool>> {};
 
-INSTANTIATE_TEST_SUITE_P(, DeviceLossLayouts,
-                         testing::Combine(testing::Values(Precision::kF32, Precision::kF64),
-                                          testing::Values(ResidentLayout::kOffsets, ResidentLayout::kLengths),
-                                          testing::Values(NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject),
-                                          testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    , DeviceLossLayouts,
+    testing::Combine(testing::Values(Precision::kF32, Precision::kF64),
+                     testing::Values(ResidentLayout::kOffsets, ResidentLayout::kLengths, ResidentLayout::kPrefix),
+                     testing::Values(NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject), testing::Bool()));
 
 TEST_P(DeviceLossLayouts, HasTheBitsOfTheSameExpressionsFromTheHost) {
   const auto [precision, layout, nan, has_weights] = GetParam();
@@ -156,7 +162,9 @@ class DeviceLosses : public testing::Test {
     const auto cuda = Cuda::open(machine_.driver.load().value(), 0).value();
     const CurrentContext current(*cuda);
     const Stream stream(cuda);
-    const Status put = loss.submit(population, out, reinterpret_cast<std::uint64_t>(stream.get()));
+    Status put = okStatus();
+    // Whatever context is current on the caller's thread.
+    std::thread([&] { put = loss.submit(population, out, reinterpret_cast<std::uint64_t>(stream.get())); }).join();
     stream.synchronize();
     return put;
   }
@@ -182,6 +190,7 @@ TEST_F(DeviceLosses, OfPartsAreThoseOfAllAtOnce) {
     Resident resident(machine_, w_.expressions, ResidentLayout::kLengths, 60, Precision::kF32);
     const std::size_t before = machine_.driver.count("cuLaunchKernel");
     ASSERT_TRUE(submit(loss, resident.population, resident.out).ok());
+    EXPECT_THAT(resident.faults(), testing::Each(DeviceFault::kNone));
     EXPECT_EQ(machine_.driver.count("cuLaunchKernel") - before, bytes == 1 ? 4u * 5u : 4u);
     const std::vector<double> losses = resident.losses();
     if (all.empty()) all = losses;
@@ -190,6 +199,21 @@ TEST_F(DeviceLosses, OfPartsAreThoseOfAllAtOnce) {
     ASSERT_TRUE(submit(loss, resident.population, resident.out).ok());
     for (std::size_t e = 0; e < losses.size(); ++e) ASSERT_TRUE(sameBits(resident.losses()[e], all[e])) << e;
   }
+}
+
+// Kernels are shared, and so is what they may have of shared memory.
+TEST_F(DeviceLosses, DoNotDisturbEachOther) {
+  const auto lossOf = [&](std::uint32_t most_tokens) {
+    return engine_.deviceLoss(data_, {.operators = arithmeticOps(), .expressions = 300, .most_tokens = most_tokens})
+        .value();
+  };
+  const DeviceLoss large = lossOf(53), small = lossOf(40);
+  Resident one(machine_, w_.expressions, ResidentLayout::kLengths, 60, Precision::kF32);
+  Resident other(machine_, w_.expressions, ResidentLayout::kLengths, 60, Precision::kF32);
+  ASSERT_TRUE(submit(large, one.population, one.out).ok());
+  ASSERT_TRUE(submit(small, other.population, other.out).ok());
+  const std::vector<double> losses = one.losses(), same = other.losses();
+  for (std::size_t e = 0; e < losses.size(); ++e) ASSERT_TRUE(sameBits(losses[e], same[e])) << e;
 }
 
 TEST_F(DeviceLosses, OfExpressionsThatAreNotValidAreNan) {
@@ -234,7 +258,7 @@ TEST_F(DeviceLosses, AreRefusedWithAReason) {
   EXPECT_THAT(on_cpu.error().message, HasSubstr("that is not on one GPU"));
 
   const DeviceLoss loss = engine_.deviceLoss(data_, {.operators = ops, .expressions = 2, .most_tokens = 4}).value();
-  Resident resident(machine_, std::vector{infix("x0"), infix("x1")}, ResidentLayout::kStride, 4, Precision::kF32);
+  Resident resident(machine_, std::vector{infix("x0"), infix("x1")}, ResidentLayout::kLengths, 4, Precision::kF32);
   const auto messageOf = [&](const auto& change) {
     DevicePopulation population = resident.population;
     DeviceLossOutputs out = resident.out;
@@ -248,6 +272,7 @@ TEST_F(DeviceLosses, AreRefusedWithAReason) {
             "7 tokens for 2 expressions that begin 4 tokens after one another");
   EXPECT_EQ(messageOf([](auto& of, auto&) { of.codes = 0; }), "no address of codes");
   EXPECT_EQ(messageOf([](auto&, auto& out) { out.losses = 0; }), "no address of losses");
+  EXPECT_THAT(messageOf([](auto&, auto& out) { out.losses += 4; }), HasSubstr("expected a multiple of 8 bytes"));
   EXPECT_THAT(messageOf([](auto&, auto& out) { out.faults = 64; }),
               HasSubstr("faults at 0x40, which is not memory of"));
 }

@@ -13,6 +13,7 @@
 #include "compiler/interpreter/lanes/steps.h"
 #include "ir/numbers/random.h"
 #include "tests/generators/graphs.h"
+#include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/lanes/models.h"
 #include "tests/gpu_model/programs.h"
 
@@ -41,9 +42,9 @@ struct Launch {
   }
 
   /// In the order of the launch's notation.
-  void add(std::span<const Token> postfix) {
-    std::vector<Token> tokens(postfix.begin(), postfix.end());
-    if (arguments.notation == Notation::kPrefix) tokens = inPrefix(tokens);
+  void add(const Expression& expression) {
+    std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
+    if (arguments.notation == Notation::kPrefix) tokens = prefixOf(expression);
     for (const Token& token : tokens) {
       codes.push_back(codeOf(token));
       values.push_back(token.value);
@@ -61,6 +62,7 @@ struct Launch {
     arguments.codes = codes.data();
     arguments.values = reinterpret_cast<const std::byte*>(values.data());
     arguments.offsets = is_fixed ? nullptr : offsets.data();
+    arguments.lengths = lengths.empty() ? nullptr : lengths.data();
     arguments.stride = count == 0 ? 0 : codes.size() / count;
     arguments.tokens = codes.size();
     arguments.expressions = static_cast<std::uint32_t>(count);
@@ -91,25 +93,12 @@ struct Launch {
     return all;
   }
 
-  static std::vector<Token> inPrefix(const std::vector<Token>& postfix) {
-    std::vector<std::vector<Token>> stack;
-    for (const Token& token : postfix) {
-      std::vector<Token> whole = {token};
-      const auto first = stack.end() - token.arity();
-      for (auto operand = first; operand != stack.end(); ++operand) {
-        whole.insert(whole.end(), operand->begin(), operand->end());
-      }
-      stack.erase(first, stack.end());
-      stack.push_back(std::move(whole));
-    }
-    return stack.back();
-  }
-
   const HandlerTable& table_of;
   bool is_fixed = false;  ///< whether expressions begin at multiples of a number
   std::vector<std::int32_t> codes;
   std::vector<double> values;
   std::vector<std::int64_t> offsets = {0};
+  std::vector<std::int32_t> lengths;
   std::array<std::uint8_t, kMostOps> allowed{};
   TreeCounts counts{};
   std::vector<DeviceToken> programs;
@@ -215,7 +204,7 @@ TEST_P(LaneModes, ProgramsHaveTheBitsOfTrees) {
   for (const auto& [most, count] : {std::pair(40, 3'000), {250, 300}}) {
     const std::vector<Expression> expressions = someExpressions(static_cast<std::size_t>(count), 5, most);
     Launch launch(table, kMostDeviceTokens, notation);
-    for (const Expression& expression : expressions) launch.add(expression.tokens());
+    for (const Expression& expression : expressions) launch.add(expression);
     launch.run();
     precision == Precision::kF32 ? expectBitsOfTrees<float>(launch, expressions)
                                  : expectBitsOfTrees<double>(launch, expressions);
@@ -226,15 +215,21 @@ TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocks) {
   const HandlerTable table = tableOf(Precision::kF32, Math::kPrecise);
   Launch one(table, 64), other(table, 64);
   for (const Expression& expression : someExpressions(2'000, 6, 60)) {
-    one.add(expression.tokens());
-    other.add(expression.tokens());
+    one.add(expression);
+    other.add(expression);
   }
   one.run();
   other.run(true);
   const auto programs = one.written(), others = other.written();
   for (std::size_t e = 0; e < programs.size(); ++e) {
     ASSERT_EQ(programs[e].size(), others[e].size());
-    for (std::size_t t = 0; t < programs[e].size(); ++t) ASSERT_EQ(programs[e][t].code, others[e][t].code);
+    for (std::size_t t = 0; t < programs[e].size(); ++t) {
+      const DeviceToken token = programs[e][t], same = others[e][t];
+      ASSERT_EQ(token.code, same.code);
+      const bool is_parameter = token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter;
+      ASSERT_TRUE(is_parameter ? sameBits(one.number(token.argument), other.number(same.argument))
+                               : token.argument == same.argument);
+    }
   }
   EXPECT_EQ(one.counts.programs_and_tokens, other.counts.programs_and_tokens);
 }
@@ -277,9 +272,24 @@ TEST(Lanes, HaveSlotsForTheDeepestTrees) {
     }
     expressions.push_back(Expression::create(comb).value());
   }
+  // The operands of "if" have one order, so the last one needs registers beside the others.
+  const Token x = Token::variable(0), negation = Token::operation(Op::kNeg), choice = Token::operation(Op::kIf);
+  const std::vector<Token> small = {x, negation}, three = {x, negation, x, negation, x, negation, choice};
+  for (const bool first : {false, true}) {
+    std::vector<Token> comb = small;
+    while (comb.size() + small.size() + three.size() + 1 <= kMostDeviceTokens) {
+      std::vector<Token> next = first ? three : comb;
+      next.insert(next.end(), small.begin(), small.end());
+      const std::vector<Token>& last = first ? comb : three;
+      next.insert(next.end(), last.begin(), last.end());
+      next.push_back(choice);
+      comb = std::move(next);
+    }
+    expressions.push_back(Expression::create(comb).value());
+  }
   for (const Notation notation : {Notation::kPostfix, Notation::kPrefix}) {
     Launch launch(table, kMostDeviceTokens, notation);
-    for (const Expression& expression : expressions) launch.add(expression.tokens());
+    for (const Expression& expression : expressions) launch.add(expression);
     launch.run();
     expectBitsOfTrees<double>(launch, expressions);
     const int store = table.find(Handler::Kind::kStoreSlot, 1);
@@ -345,6 +355,9 @@ TEST(Lanes, ReadAndWriteNothingOutsideOfTheArrays) {
     }
     if (random.chance(0.5)) std::ranges::sort(launch.offsets);
     launch.is_fixed = random.chance(0.3);
+    for (std::size_t e = 1; e < launch.offsets.size() && turn % 3 == 0; ++e) {
+      launch.lengths.push_back(static_cast<std::int32_t>(random.below(50)) - 3);
+    }
     launch.run();
     const auto programs = launch.written();
     for (std::size_t e = 0; e < programs.size(); ++e) {
