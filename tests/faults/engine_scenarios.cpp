@@ -373,8 +373,8 @@ Calls deviceLosses(World& world, const EngineOptions& options) {
   const auto memory = std::make_shared<CallersArrays>(world.machine.driver);
   return [memory, ready = readyWith(world, options)] {
     Outcome outcome;
-    Result<DeviceLoss> loss = tried(
-        [&] { return ready->engine->deviceLoss(*ready->data, {.operators = {Op::kAdd, Op::kMul}, .expressions = 2}); });
+    const DeviceLossOptions of{.operators = {Op::kAdd, Op::kMul}, .expressions = 2};
+    Result<DeviceLoss> loss = tried([&] { return ready->engine->deviceLoss(*ready->data, of); });
     if (!outcome.isThere(loss)) return outcome;
     const DevicePopulation population{.codes = memory->addresses[0],
                                       .values = memory->addresses[1],
