@@ -167,9 +167,19 @@ Status DeviceLoss::Work::takeKernels() {
   trees_.allowSharedBytes(kMostTreesSharedBytes);  // of all that share the module
   losses_ = lanes_->kernel(kLossesKernel);
 
+  putTables();
+  arguments_.most_tokens = options_.most_tokens;
+  arguments_.columns = static_cast<std::uint32_t>(data.columns);
+  arguments_.precision = precision;
+  arguments_.math = store_->math();
+  return okStatus();
+}
+
+// The handlers of the interpreter, which operators expressions may have, and the columns, which are staged as they are.
+void DeviceLoss::Work::putTables() {
   std::vector<std::uint8_t> is_allowed(kOpCount);
   for (const Op op : options_.operators) is_allowed[static_cast<std::size_t>(op)] = 1;
-  std::vector<std::uint32_t> columns(data.columns);
+  std::vector<std::uint32_t> columns(data_.columns());
   std::iota(columns.begin(), columns.end(), 0U);
   std::span<const std::uint8_t> allowed = is_allowed;
   std::span<const std::uint32_t> map = columns;
@@ -191,11 +201,6 @@ Status DeviceLoss::Work::takeKernels() {
   forEach([&](auto& array) { ArrayImage::place(array, tables_.address()); });
   arguments_.is_allowed = allowed.data();
   column_map_ = std::bit_cast<CUdeviceptr>(map.data());
-  arguments_.most_tokens = options_.most_tokens;
-  arguments_.columns = static_cast<std::uint32_t>(data.columns);
-  arguments_.precision = precision;
-  arguments_.math = store_->math();
-  return okStatus();
 }
 
 Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceLossOutputs& out) const {

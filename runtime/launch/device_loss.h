@@ -34,6 +34,7 @@ class DeviceLoss::Work {
 
   Status takeKernels();
   void takeMemory();
+  void putTables();
   Status put(const DevicePopulation& population, const DeviceLossOutputs& out, std::uint64_t stream);
   Status check(const DevicePopulation& population, const DeviceLossOutputs& out) const;
   void submitPart(const BorrowedStream& stream, const TreeArguments& population, const LossArguments& out);
