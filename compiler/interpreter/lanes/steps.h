@@ -2,6 +2,7 @@
 // memory but its words of shared memory (laneWords()).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "compiler/interpreter/lanes/arguments.h"
@@ -26,7 +27,7 @@ std::uint64_t firstTokenOf(const TreeArguments& arguments, std::uint32_t e);
 struct LaneWords {
   std::uint32_t* first;
   std::uint32_t stride;
-  std::uint32_t& operator[](std::uint32_t i) const { return first[i * stride]; }
+  std::uint32_t& operator[](std::uint32_t i) const { return first[std::size_t{i} * stride]; }
 };
 
 /// Reads the nodes of a checked expression. Gives the number of tokens of its program. `first_number` is where its
