@@ -2,7 +2,6 @@
 // GPU has.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -19,7 +19,7 @@
 
 namespace srjit {
 
-/// What is evaluated.
+/// The largest population that is expected, and its loss.
 struct DeviceLossOptions {
   std::vector<Op> operators;       ///< that expressions may have; few make a short interpreter
   std::size_t expressions = 0;     ///< of a call, at most; at least 1

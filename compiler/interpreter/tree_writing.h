@@ -11,7 +11,7 @@
 namespace srjit {
 
 /// `Nodes` has, by number: isOperator(), place(); of operators op() and operands(); columnOf() and parameterOf(), the
-/// numbers of leaves in tokens, which are asked once for each use, and of what is in a slot. pending(k) is the k-th of
+/// numbers of leaves in tokens, and of slots, which are asked once for each use. pending(k) is the k-th of
 /// depth + kMaxArity values. noteOperator() is told of each operator.
 template <class Nodes>
 class TreeWriting {

@@ -46,7 +46,10 @@ Reduced<T> reduceUsualAngle(const T& x) {
 }
 
 /// 2^exponent, a normal number of f64: without a call, since a GPU has no library for it.
-constexpr double twoTo(int exponent) { return std::bit_cast<double>(std::uint64_t(exponent + 1023) << 52); }
+constexpr double twoTo(int exponent) {
+  using F64 = Format<Precision::kF64>;
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + F64::kBias) << F64::kFractionBits);
+}
 
 /// What `make` gives for 0 to count - 1, in this order.
 template <std::size_t count, class Make>

@@ -113,7 +113,7 @@ class KernelStore {
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
 
-  /// The kernels of compiler/interpreter/lanes/arguments.h.
+  /// The kernels of compiler/interpreter/lanes/arguments.h; kept as long as someone has them.
   Result<std::shared_ptr<const Module>> lanes();
 
   /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.

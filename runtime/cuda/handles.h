@@ -77,7 +77,7 @@ struct CopyEnd {
   bool on_host;
 };
 
-/// A stream of another owner, for kernels and fills alone: what a graph can capture.
+/// A stream of another owner. It takes only kernels and fills, which a graph can capture.
 class BorrowedStream {
  public:
   /// Both must outlive it. `stream` 0 is the legacy default stream.

@@ -9,7 +9,7 @@
 
 #include "ir/numbers/rounding.h"
 #include "ir/ops.h"
-#include "runtime/code/array_image.h"
+#include "runtime/code/device_arrays.h"
 #include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/launch/kernels.h"
@@ -17,20 +17,6 @@
 
 namespace srjit {
 namespace {
-
-/// Places of arrays behind one another, in one block of memory.
-class Layout {
- public:
-  /// Room for so many bytes; gives where it begins.
-  std::size_t add(std::size_t bytes) {
-    constexpr std::size_t kAlignment = 256;
-    return std::exchange(bytes_, bytes_ + roundUp(bytes, kAlignment));
-  }
-  std::size_t bytes() const noexcept { return bytes_; }
-
- private:
-  std::size_t bytes_ = 0;
-};
 
 template <class T>
 T* pointer(CUdeviceptr address) {
@@ -99,19 +85,18 @@ void DeviceLoss::Work::takeMemory() {
   const DeviceRows& rows = deviceDataOf(data_.state()).layout();
   const std::size_t groups = ceilDivide(rows.rows, kGroupRows), channels = spec_.channels();
   const auto layOut = [&](std::size_t part) {
-    Layout layout;
-    const auto add = [&](std::size_t bytes) { return layout.add(bytes); };
+    ArrayLayout layout;
     const std::size_t tokens = part * options_.most_tokens;
     struct {
       std::size_t counts, programs, offsets, numbers, faults, sums, totals, bytes;
     } at{};
-    at.counts = add(sizeof(TreeCounts));
-    at.programs = add(roomForPrograms(tokens, part) * sizeof(DeviceToken));
-    at.offsets = add((part + 1) * sizeof(std::uint32_t));
-    at.numbers = add(tokens * element_);
-    at.faults = add(part);
-    at.sums = add(channels * part * groups * element_);
-    at.totals = add(channels * part * sizeof(double));
+    at.counts = layout.add<TreeCounts>(1);
+    at.programs = layout.add<DeviceToken>(roomForPrograms(tokens, part));
+    at.offsets = layout.add<std::uint32_t>(part + 1);
+    at.numbers = layout.add<std::byte>(tokens * element_);
+    at.faults = layout.add<DeviceFault>(part);
+    at.sums = layout.add<std::byte>(channels * part * groups * element_);
+    at.totals = layout.add<double>(channels * part);
     at.bytes = layout.bytes();
     return at;
   };
@@ -193,12 +178,7 @@ void DeviceLoss::Work::putTables() {
     visit(allowed);
     visit(map);
   };
-  ArrayImage image;
-  forEach([&](auto& array) { image.add(array); });
-  tables_ = DeviceBuffer(queue_.uploads, image.bytes().size());
-  queue_.uploads->complete(
-      [&] { queue_.uploads->copyToDevice(tables_.address(), image.bytes().data(), image.bytes().size()); });
-  forEach([&](auto& array) { ArrayImage::place(array, tables_.address()); });
+  tables_ = copyArrays(queue_.uploads, forEach);
   arguments_.is_allowed = allowed.data();
   column_map_ = std::bit_cast<CUdeviceptr>(map.data());
 }

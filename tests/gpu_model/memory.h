@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,30 @@ std::span<T> elementsAt(ModelMemory& memory, std::uint64_t address, std::size_t 
   if (count == 0) return {};
   requireOfModel(address % alignof(T) == 0, "address {:#x} is not aligned to {} bytes", address, alignof(T));
   return {reinterpret_cast<T*>(memory.range(address, count * sizeof(T))), count};
+}
+
+/// The only parameter of a kernel with a grid in x only.
+template <class Arguments>
+Arguments structOf(const ModelLaunch& launch) {
+  requireOfModel(launch.arguments.size() * sizeof(std::uint64_t) == sizeof(Arguments), "{} words of arguments",
+                 launch.arguments.size());
+  requireOfModel(launch.grid[1] == 1 && launch.grid[2] == 1, "a grid of {} x {}", launch.grid[1], launch.grid[2]);
+  Arguments arguments;
+  std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
+  return arguments;
+}
+
+/// A device address as the host's; null stays.
+template <class T>
+void translate(ModelMemory& memory, T*& address, std::size_t count) {
+  if (address == nullptr) return;
+  address = elementsAt<std::remove_const_t<T>>(memory, reinterpret_cast<std::uint64_t>(address), count).data();
+}
+template <class T>
+void translate(ModelMemory& memory, std::span<const T>& array) {
+  const T* first = array.data();
+  translate(memory, first, array.size());
+  array = {first, array.size()};
 }
 
 /// A table of 16-byte aligned entries, in whole groups of four, as kernels load them.

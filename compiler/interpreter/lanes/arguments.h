@@ -1,10 +1,10 @@
-// The kernels that encode and judge a population which is in a GPU's memory (ir/population.h). They know no
-// host: programs get their places by atomic additions, and the interpreter runs them in whatever order that gives.
+// The kernels that encode a population in a GPU's memory (ir/population.h), and that finish its losses. The host takes
+// no part: programs get their places by atomic additions, and the interpreter runs them in the order of these.
 //
 // Kernel `srjit_encode_trees`: TreeArguments. A thread for each expression; blocks of lanesOfBlock() threads, a grid in
 // x only, dynamic shared memory of treesSharedBytes(). `counts` are 0 before. A block
 //
-//   checks    finds the end of each expression, and what is wrong with it
+//   checks    finds the end and the fault of each expression
 //   sorts     expressions by length, so that the lanes of a warp take as many steps
 //   reads     nodes with the place of each value, from the first token on, and counts the program's tokens
 //   takes     room for the tokens, numbers and programs of the block: two atomic additions
@@ -35,7 +35,7 @@ inline constexpr std::uint32_t kLaneSlots = 6;
 
 /// Words of shared memory of a lane: one for each token, and one for each slot.
 constexpr std::uint32_t laneWords(std::uint32_t most_tokens) noexcept { return most_tokens + kLaneSlots; }
-/// Lengths are sorted by so many groups; a block has as many lanes at least.
+/// The groups that lengths are sorted by; a block has as many lanes at least.
 inline constexpr unsigned kLengthGroups = 32;
 /// Room that the programs of any `tokens` tokens of `expressions` expressions fit.
 constexpr std::size_t roomForPrograms(std::size_t tokens, std::size_t expressions) noexcept {
@@ -50,7 +50,7 @@ struct TreeCounts {
 };
 
 struct TreeArguments {
-  // The population, from its first expression of this launch on.
+  // The whole population, and which expressions are encoded.
   const std::int32_t* codes;
   const std::byte* values;
   const std::int64_t* offsets;
@@ -68,7 +68,7 @@ struct TreeArguments {
   Math math;
   HandlerNumbers handlers;         ///< of the interpreter that will run it
   const std::uint8_t* is_allowed;  ///< by operator
-  // What is written. Outputs and faults count from the first expression of this launch on.
+  // Output. Its expressions count from `first` on.
   TreeCounts* counts;
   DeviceToken* programs;           ///< room for roomForPrograms() of them
   std::uint32_t* program_offsets;  ///< one more than expressions: those past the last program have no tokens
@@ -76,7 +76,8 @@ struct TreeArguments {
   DeviceFault* faults;             ///< by expression
 };
 
-/// Words of shared memory of a block besides those of its lanes: by lane what was checked, the order, and two for sums;
+/// Words of shared memory of a block besides those of its lanes: by lane the tokens and constants, the order, and two
+/// for sums;
 /// the groups of lengths, and the room that the block took.
 constexpr std::uint32_t blockWords(unsigned lanes) noexcept { return 4 * lanes + kLengthGroups + 4; }
 /// Dynamic shared memory of a block.

@@ -35,7 +35,7 @@ struct LaneWords {
 std::uint32_t readTree(const TreeArguments& arguments, const CheckedTree& tree, std::uint32_t first_number,
                        LaneWords words);
 
-/// Writes the program of an expression that was read, of so many tokens, to `to`: its value is output `e`. False if
+/// Writes the program of an expression that was read to `to`: `tokens` of them; its value is output `e`. False if
 /// kLaneSlots are too few; the program then has any value.
 bool writeTree(const TreeArguments& arguments, const CheckedTree& tree, std::uint32_t first_number, std::uint32_t e,
                LaneWords words, DeviceToken* to, std::uint32_t tokens);

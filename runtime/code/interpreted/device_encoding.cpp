@@ -8,7 +8,7 @@
 
 #include <tbb/parallel_for.h>
 
-#include "runtime/code/array_image.h"
+#include "runtime/code/device_arrays.h"
 #include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/platform/aligned_buffer.h"
 
@@ -38,11 +38,7 @@ FrontEnd::FrontEnd(std::shared_ptr<const Module> module, const std::shared_ptr<c
   arguments_.math = math;
   arguments_.rules = rulesFor(ruleModeOf(math, precision));
   arguments_.handlers = table.numbers();
-  ArrayImage image;
-  forEachArray(arguments_, [&](auto& array) { image.add(array); });
-  tables_ = DeviceBuffer(stream, image.bytes().size());
-  stream->complete([&] { stream->copyToDevice(tables_.address(), image.bytes().data(), image.bytes().size()); });
-  forEachArray(arguments_, [&](auto& array) { ArrayImage::place(array, tables_.address()); });
+  tables_ = copyArrays(stream, [&](const auto& visit) { forEachArray(arguments_, visit); });
 }
 
 namespace {
@@ -50,30 +46,6 @@ namespace {
 // Measured on an H200: more workers do not encode faster, as instructions are fetched for warps that go different ways
 // (docs/history/experiments.md).
 constexpr unsigned kBlocksPerMultiprocessor = 4;
-
-/// Arrays one behind another in one block of memory.
-class ArrayLayout {
- public:
-  /// Room for `count` values; gives where it begins.
-  template <class T>
-  std::size_t add(std::size_t count) {
-    constexpr std::size_t kAlignment = 256;
-    return std::exchange(bytes_, bytes_ + ceilDivide(count * sizeof(T), kAlignment) * kAlignment);
-  }
-  std::size_t bytes() const noexcept { return bytes_; }
-
- private:
-  std::size_t bytes_ = 0;
-};
-
-template <class T>
-T* at(std::byte* memory, std::size_t offset) {
-  return reinterpret_cast<T*>(memory + offset);
-}
-template <class T>
-T* at(const DeviceBuffer& memory, std::size_t offset) {
-  return std::bit_cast<T*>(memory.address() + offset);
-}
 
 unsigned blocksFor(std::size_t expressions, const DeviceQueue& queue) {
   const std::size_t most = std::size_t{kBlocksPerMultiprocessor} * queue.cuda->limits().multiprocessors;

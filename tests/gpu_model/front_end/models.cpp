@@ -1,7 +1,5 @@
 #include "tests/gpu_model/front_end/models.h"
 
-#include <cstring>
-
 #include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/front_end/worker.h"
 #include "tests/gpu_model/memory.h"
@@ -11,14 +9,9 @@ namespace {
 
 template <class Arguments>
 Arguments argumentsOf(const ModelLaunch& launch) {
-  requireOfModel(launch.arguments.size() * sizeof(std::uint64_t) == sizeof(Arguments), "{} words of arguments",
-                 launch.arguments.size());
   requireOfModel(launch.block == std::array<unsigned, 3>{kEncodeThreads, 1, 1}, "a block of {} threads",
                  launch.block[0]);
-  requireOfModel(launch.grid[1] == 1 && launch.grid[2] == 1, "a grid of {} x {}", launch.grid[1], launch.grid[2]);
-  Arguments arguments;
-  std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
-  return arguments;
+  return structOf<Arguments>(launch);
 }
 
 /// Device addresses as the host's.
@@ -28,13 +21,11 @@ class Translator {
 
   template <class T>
   void operator()(T*& address, std::size_t count) const {
-    address = elementsAt<T>(memory_, reinterpret_cast<std::uint64_t>(address), count).data();
+    translate(memory_, address, count);
   }
   template <class T>
   void operator()(std::span<const T>& array) const {
-    const T* first = array.data();
-    (*this)(first, array.size());
-    array = {first, array.size()};
+    translate(memory_, array);
   }
   void operator()(UploadedPopulation& population) const {
     const std::size_t count = population.expressions;

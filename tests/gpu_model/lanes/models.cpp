@@ -1,9 +1,7 @@
 #include "tests/gpu_model/lanes/models.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,30 +63,6 @@ void encodeTrees(const TreeArguments& arguments, std::span<const std::uint32_t> 
 
 namespace {
 
-template <class Arguments>
-Arguments laneArgumentsOf(const ModelLaunch& launch) {
-  requireOfModel(launch.arguments.size() * sizeof(std::uint64_t) == sizeof(Arguments), "{} words of arguments",
-                 launch.arguments.size());
-  requireOfModel(launch.grid[1] == 1 && launch.grid[2] == 1, "a grid of {} x {}", launch.grid[1], launch.grid[2]);
-  Arguments arguments;
-  std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
-  return arguments;
-}
-
-/// A device address as the host's; null stays.
-template <class T>
-void translate(ModelMemory& memory, T*& address, std::size_t count) {
-  using Element = std::remove_const_t<T>;
-  if (address == nullptr) return;
-  address = elementsAt<Element>(memory, reinterpret_cast<std::uint64_t>(address), count).data();
-}
-template <class T>
-void translate(ModelMemory& memory, std::span<const T>& array) {
-  const T* first = array.data();
-  translate(memory, first, array.size());
-  array = {first, array.size()};
-}
-
 class TreesModel final : public KernelModel {
  public:
   using KernelModel::KernelModel;
@@ -96,7 +70,7 @@ class TreesModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(TreeArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    auto of = laneArgumentsOf<TreeArguments>(launch);
+    auto of = structOf<TreeArguments>(launch);
     const unsigned lanes = lanesOfBlock(of.most_tokens);
     requireOfModel(launch.block == std::array<unsigned, 3>{lanes, 1, 1}, "a block of {} threads", launch.block[0]);
     requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens), "{} bytes of shared memory",
@@ -134,7 +108,7 @@ class LossesModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(LossArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    auto of = laneArgumentsOf<LossArguments>(launch);
+    auto of = structOf<LossArguments>(launch);
     const std::size_t count = of.expressions;
     requireOfModel(std::size_t{launch.grid[0]} * launch.block[0] >= count, "{} blocks", launch.grid[0]);
     translate(memory, of.totals, count * (!of.skips_invalid ? 1 : of.is_weighted ? 3 : 2));

@@ -45,7 +45,7 @@ std::optional<Likelihood> likelihoodOf(const LossOptions& loss) noexcept;
 ///  - each token: 3/4 of -log(its share among the tokens of laws), chosen on real tables. Most sequences of tokens
 ///    are no formulas or equal to another, so a token costs less than its choice. The shares are about those of the 100
 ///    laws of S.-M. Udrescu and M. Tegmark (arXiv 1905.11481), in which products and columns are frequent and functions
-///    rare; a sum counts as a quotient, as in tables of measurements it is as frequent.
+///    rare; a sum counts as a quotient, since it is as frequent in tables of measurements.
 /// A loss within `floor` counts as the floor: the shortest exact formula has the largest evidence.
 ///
 /// The BIC is -2 log(likelihood) + p log(n), without the correction for few rows.
