@@ -1,4 +1,4 @@
-// Columns that a test allocates in GPU memory itself.
+// Memory of a GPU that a test allocates itself: columns, and other arrays.
 #pragma once
 
 #include <cstring>
@@ -28,6 +28,22 @@ class ForeignMemory {
   /// Copies the columns in this layout; gaps hold NaN.
   DeviceMatrix put(std::span<const std::vector<double>> columns, const Layout& layout, Precision precision) {
     return precision == Precision::kF32 ? putAs<float>(columns, layout) : putAs<double>(columns, layout);
+  }
+  /// Copies the values as they are.
+  template <class T>
+  CUdeviceptr putValues(std::span<const T> values) {
+    buffers_.emplace_back(stream_, values.size_bytes());
+    stream_->copyToDevice(buffers_.back().address(), values.data(), values.size_bytes());
+    stream_->synchronize();
+    return buffers_.back().address();
+  }
+  /// After all work of the stream.
+  template <class T>
+  std::vector<T> read(CUdeviceptr from, std::size_t count) const {
+    std::vector<T> values(count);
+    stream_->copyToHost(values.data(), from, count * sizeof(T));
+    stream_->synchronize();
+    return values;
   }
   const Stream& stream() const { return *stream_; }
 

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/gpu_model/slow_machine.h"
+#include "tools/bench/scenarios/on_device.h"
 
 namespace srjit {
 namespace {
@@ -85,6 +86,21 @@ TEST(FreshGenerations, AreTimedInEveryTier) {
     EXPECT_EQ(other.kernels, 0);
     EXPECT_EQ(other.again.wall, other.again.device);
   }
+}
+
+TEST(FreshGenerations, AreTimedOnTheDevice) {
+  FakeMachine machine;
+  const Engine engine = machine.engine({.math = Math::kFast});
+  const std::vector<Expression> generation = withoutParameters(populationOf("small", 100, 5));
+  const BenchData columns = freshData("small", 100);
+  const Dataset data = engine.upload(columns.view()).value();
+  OnDevice on_device(engine, data, Cuda::open(machine.driver.load().value(), 0).value(), generation.size());
+  const auto [times, losses] = on_device.run(generation);
+  EXPECT_GT(times.submit, 0);
+  EXPECT_GE(times.wall, times.submit);
+  const CompileOptions as_written{.tier = Tier::kInterpret, .simplify = false};
+  const std::vector<double> of_host = timeOneCall(engine, data, generation, as_written).second;
+  requireSameBits(losses, of_host, "losses on the device");
 }
 
 TEST(FreshGenerations, HaveTheLossesOfKeptExpressions) {

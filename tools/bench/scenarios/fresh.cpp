@@ -12,6 +12,8 @@
 
 #include "tests/generators/klein_nishina.h"
 #include "tests/generators/token_arrays.h"
+#include "tools/bench/designs/device.h"
+#include "tools/bench/scenarios/on_device.h"
 #include "tools/bench/work.h"
 
 namespace srjit {
@@ -52,6 +54,7 @@ class FreshBench {
     if (bench_.onGpu()) {
       series(engine_, data_, subject_, Tier::kInterpret);
       if (hasDirect(engine_)) series(engine_, data_, subject_, Tier::kDirect);
+      if (population_ != "formula") onDevice();
     }
     const bool is_short = data_.rows() < kFewRows;  // of a population that there is with more rows, too
     if (!is_short) frontEnd();
@@ -112,6 +115,28 @@ class FreshBench {
     if (bench_.onGpu()) add("of that, kernels", [](const FreshTimes& t) { return t.kernels; });
     add("evaluated again", [](const FreshTimes& t) { return t.again.wall; });
     add("evaluated again, kernels", [](const FreshTimes& t) { return t.again.device; });
+  }
+
+  /// Samples of generations that are on the device already, against the bits of those from the host.
+  void onDevice() {
+    OnDevice on_device(engine_, data_, openBaselineDevice(bench_.ordinal()), count_);
+    std::vector<OnDeviceTimes> samples;
+    bench_.sample(kFreshSamples, kFreshSeconds, [&] {
+      const std::vector<Expression> generation = withoutParameters(next());
+      const auto [times, losses] = on_device.run(generation);
+      const CompileOptions as_written{.tier = Tier::kInterpret, .simplify = false};
+      requireSameBits(losses, timeOneCall(engine_, data_, generation, as_written).second, "losses on the device");
+      samples.push_back(times);
+      return times.wall;
+    });
+    const auto add = [&](const char* metric, const char* unit, double OnDeviceTimes::*member) {
+      std::vector<double> values;
+      for (const OnDeviceTimes& times : samples) values.push_back(times.*member);
+      bench_.add(subject_.with("on the device", {{"on_device", true}}), metric, unit, values);
+    };
+    add("token arrays to losses", "ms", &OnDeviceTimes::wall);
+    add("of that, kernels", "ms", &OnDeviceTimes::kernels);
+    add("of that, the call", "us", &OnDeviceTimes::submit);
   }
 
   /// What encodes large populations on the device is made in the background.
