@@ -37,7 +37,7 @@ constexpr std::array kFunctions = {
 };
 
 // Open-addressing hash table from names and texts to rows, computed at compile time. At most a quarter of it is full.
-constexpr std::size_t kIndexSize = 512;
+constexpr std::size_t kIndexSize = 1024;
 constexpr std::uint8_t kNoRow = 0xff;
 static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kNoRow && kNoRow < kMostOps);
 

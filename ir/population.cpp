@@ -359,13 +359,11 @@ std::string_view textOf(DeviceFault fault) noexcept {
     case DeviceFault::kLength:
       return "it has no tokens, too many, or tokens outside of the arrays";
     case DeviceFault::kCode:
-      return "a token has a code that no operator has";
+      return "a token has a code that no operator has, or is a number without a value";
     case DeviceFault::kOperator:
       return "it has an operator that was not announced";
     case DeviceFault::kVariable:
       return "it has a variable that the data do not have";
-    case DeviceFault::kParameter:
-      return "it has a parameter, which has no value on a device";
     case DeviceFault::kOperands:
       return "an operator lacks operands";
     case DeviceFault::kRest:

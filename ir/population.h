@@ -179,9 +179,10 @@ inline constexpr std::uint32_t kMostDeviceTokens = 256;
 /// Addresses of a GPU's memory. Nothing outside of the arrays is read, whatever they hold: expressions that are not
 /// valid have a DeviceFault each.
 struct DevicePopulation {
-  /// int32, `tokens` of them (ir/token_codes.h). Parameters have no value here.
+  /// int32, `tokens` of them (ir/token_codes.h).
   std::uint64_t codes = 0;
-  /// `tokens` numbers: those of tokens that are constants, and any others. 0: no token is one.
+  /// `tokens` numbers: those of tokens that are constants or parameters, and any others. Equal parameters of an
+  /// expression must have equal values. 0: no token is one.
   std::uint64_t values = 0;
   std::size_t tokens = 0;  ///< of the arrays; without offsets at least stride * expressions
   std::size_t expressions = 0;
@@ -197,14 +198,13 @@ struct DevicePopulation {
 /// Why an expression has no loss.
 enum class DeviceFault : std::uint8_t {
   kNone,
-  kLength,     ///< no tokens, more than the most, or outside of the arrays
-  kCode,       ///< a code that no operator has
-  kOperator,   ///< one that was not among the operators given
-  kVariable,   ///< one that the data do not have
-  kParameter,  ///< a parameter
-  kOperands,   ///< an operator lacks operands
-  kRest,       ///< tokens that belong to no operator
-  kSlots,      ///< more values are kept meanwhile than there is room for
+  kLength,    ///< no tokens, more than the most, or outside of the arrays
+  kCode,      ///< a code that no operator has, or one of a number without values
+  kOperator,  ///< one that was not among the operators given
+  kVariable,  ///< one that the data do not have
+  kOperands,  ///< an operator lacks operands
+  kRest,      ///< tokens that belong to no operator
+  kSlots,     ///< more values are kept meanwhile than there is room for
 };
 /// A clause such as "an operator lacks operands".
 std::string_view textOf(DeviceFault fault) noexcept;

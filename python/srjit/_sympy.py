@@ -217,8 +217,8 @@ def _protected(value: Callable[..., Any], guarded: int, otherwise: Any) -> Calla
     return of
 
 
-def _relation(relation: Any) -> Callable[..., Any]:
-    return lambda x, y: sympy.Piecewise((1, relation(x, y)), (0, True))
+def _relation(relation: Any, otherwise: int = 0) -> Callable[..., Any]:
+    return lambda x, y: sympy.Piecewise((1, relation(x, y)), (otherwise, True))
 
 
 def _away_from_zero(x: Any) -> Any:
@@ -242,6 +242,8 @@ _TO_SYMPY: dict[str, Callable[..., Any]] = {
     "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
     "aq": lambda x, y: x / sympy.sqrt(1 + y**2), "lt": _relation(sympy.StrictLessThan), "le": _relation(sympy.LessThan),
     "gt": _relation(sympy.StrictGreaterThan), "ge": _relation(sympy.GreaterThan),
+    "lt_sign": _relation(sympy.StrictLessThan, -1), "le_sign": _relation(sympy.LessThan, -1),
+    "gt_sign": _relation(sympy.StrictGreaterThan, -1), "ge_sign": _relation(sympy.GreaterThan, -1),
     "if": lambda x, y, z: sympy.Piecewise((y, x > 0), (z, True)),
     "pdiv": _protected(lambda x, y: x / y, 1, 1), "plog": _protected(lambda x: sympy.log(sympy.Abs(x)), 0, 0),
     "psqrt": lambda x: sympy.sqrt(sympy.Abs(x)), "pinv": _protected(lambda x: 1 / x, 0, 0),

@@ -157,6 +157,9 @@ Status DeviceLoss::Work::takeKernels() {
   arguments_.columns = static_cast<std::uint32_t>(data.columns);
   arguments_.precision = precision;
   arguments_.math = store_->math();
+  arguments_.sums = pointer<std::byte>(sums_);
+  arguments_.channels = static_cast<std::uint32_t>(spec_.channels());
+  arguments_.row_groups = static_cast<std::uint32_t>(ceilDivide(deviceDataOf(data).layout().rows, kGroupRows));
   return okStatus();
 }
 

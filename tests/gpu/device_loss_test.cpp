@@ -67,6 +67,17 @@ class DeviceLossBits : public GpuInMode {
             memory.read<DeviceFault>(out.faults, count)};
   }
 
+  /// A parameter has the value of the workload.
+  static void addExpression(const Workload& w, const Program& program, std::size_t e, Notation notation,
+                            TokenArrays& arrays) {
+    const std::size_t first = arrays.codes.size();
+    notation == Notation::kPrefix ? arrays.addPrefix(w.expressions[e]) : arrays.addPostfix(w.expressions[e]);
+    const std::span<const double> parameters = w.parametersOf(program, e);
+    for (std::size_t t = first; t < arrays.codes.size(); ++t) {
+      if (isParameterCode(arrays.codes[t])) arrays.constants[t] = parameters[indexOfCode(arrays.codes[t])];
+    }
+  }
+
   void expectTheBitsOfTheHosts(const Workload& w, const LossOptions& options, std::uint32_t most_tokens) const {
     const Engine engine = this->engine();
     const Dataset data = engine.upload(w.view()).value();
@@ -78,8 +89,11 @@ class DeviceLossBits : public GpuInMode {
                                                    .most_tokens = most_tokens,
                                                    .loss = options})
                                 .value();
-    TokenArrays postfix = tokensOf(w.expressions), prefix;
-    for (const Expression& expression : w.expressions) prefix.addPrefix(expression);
+    TokenArrays postfix, prefix;
+    for (std::size_t e = 0; e < w.expressions.size(); ++e) {
+      addExpression(w, program, e, Notation::kPostfix, postfix);
+      addExpression(w, program, e, Notation::kPrefix, prefix);
+    }
     const struct {
       const TokenArrays& arrays;
       Notation notation;
@@ -106,7 +120,6 @@ class DeviceLossBits : public GpuInMode {
 // Altogether 10^6.
 TEST_P(DeviceLossBits, OfManyExpressionsAreTheHosts) {
   GeneratorOptions options = generatorOf(50, 40);
-  options.parameter_probability = 0;
   options.special_probability = 0.05;
   const Workload w = Workload::random(options, 180'000, 257, Spread::kSpecial, mode().precision);
   expectTheBitsOfTheHosts(w, {.kind = LossKind::kMse, .nan = NanPolicy::kSkip}, 64);
@@ -115,7 +128,6 @@ TEST_P(DeviceLossBits, OfManyExpressionsAreTheHosts) {
 TEST_P(DeviceLossBits, OfLongExpressionsAreTheHosts) {
   GeneratorOptions options = generatorOf(51, static_cast<int>(kMostDeviceTokens), exactOps());
   options.min_nodes = 100;
-  options.parameter_probability = 0;
   Workload w = Workload::random(options, 2'000, 1'000, Spread::kSpecial, mode().precision);
   w.weights = quarterWeights(w.rows());
   for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kReject}) {

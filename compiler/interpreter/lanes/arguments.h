@@ -74,9 +74,11 @@ struct TreeArguments {
   std::uint32_t* program_offsets;  ///< one more than expressions: those past the last program have no tokens
   std::byte* numbers;              ///< of `precision`; as many as there are tokens
   DeviceFault* faults;             ///< by expression
+  std::byte* sums;                 ///< that the interpreter writes: by channel, expression and row group
+  std::uint32_t channels, row_groups;
 };
 
-/// Words of shared memory of a block besides those of its lanes: by lane the tokens and constants, the order, and two
+/// Words of shared memory of a block besides those of its lanes: by lane the tokens and numbers, the order, and two
 /// for sums;
 /// the groups of lengths, and the room that the block took.
 constexpr std::uint32_t blockWords(unsigned lanes) noexcept { return 4 * lanes + kLengthGroups + 4; }

@@ -58,15 +58,16 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
   std::uint32_t* const room = groups + kLengthGroups;
   const std::uint32_t first = blockNumber() * lanes;
 
-  std::uint32_t tokens = 0, constants = 0;
+  std::uint32_t tokens = 0, numbers = 0;
   if (first + lane < arguments.expressions) {
     const CheckedTree tree = checkTree(arguments, first + lane);
     arguments.faults[first + lane] = tree.fault;
+    if (tree.fault != DeviceFault::kNone) clearSums(arguments, first + lane);
     tokens = tree.tokens;
-    constants = tree.constants;
+    numbers = tree.numbers;
   }
   if (lane < kLengthGroups) groups[lane] = 0;
-  checked[lane] = tokens | constants << 16;
+  checked[lane] = tokens | numbers << 16;
   __syncthreads();
 
   const std::uint32_t group = tokens * (kLengthGroups - 1) / arguments.most_tokens;
@@ -82,8 +83,8 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
   const std::uint32_t own = order[lane], e = first + own;
   CheckedTree tree;
   tree.tokens = checked[own] & 0xffff;
-  tree.constants = checked[own] >> 16;
-  std::uint32_t first_number = sumBefore(sums, tree.constants, total);
+  tree.numbers = checked[own] >> 16;
+  std::uint32_t first_number = sumBefore(sums, tree.numbers, total);
   if (lane == 0) room[0] = takeRoom(arguments.counts->numbers, total);
   __syncthreads();
   first_number += room[0];

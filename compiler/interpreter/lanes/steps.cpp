@@ -25,7 +25,7 @@ class LaneNodes {
         words_(words),
         is_prefix_(arguments.notation == Notation::kPrefix) {}
 
-  // A word: the first token of the subtree; an operator, or the number of a constant among those of the expression;
+  // A word: the first token of the subtree; an operator, or the place of a number among those of the expression;
   // the place of the value; what the node is.
   enum : std::uint32_t {
     kSubjectShift = 8,
@@ -73,14 +73,14 @@ class LaneNodes {
     return is_prefix_ ? std::array{last, first} : std::array{first, last};
   }
 
-  /// A leaf that is no constant, or one, with its number among them.
+  /// A leaf that is no number; or one, with its place among those of the expression.
   void setVariable(std::uint32_t i) { words_[i] = i; }
-  void setWritten(std::uint32_t i, std::uint32_t number) {
+  void setWritten(std::uint32_t i, std::uint32_t number, bool is_constant) {
     words_[i] = i;
-    putConstant(i, number, written(i));
+    putNumber(i, number, written(i), is_constant ? std::uint32_t{kConstant} : 0U);
   }
   void setBegin(std::uint32_t i, std::uint32_t begin) { words_[i] = begin; }
-  void setConstant(std::uint32_t i, std::uint32_t from, double value) { putConstant(i, subject(from), value); }
+  void setConstant(std::uint32_t i, std::uint32_t from, double value) { putNumber(i, subject(from), value, kConstant); }
   void setOperator(std::uint32_t i, Op op, const Operands& operands, int arity) {
     const HandlerNumbers& table = arguments_.handlers;
     const OperandPlan* plan = &planOf(op, operands);
@@ -150,14 +150,14 @@ class LaneNodes {
     return arguments_.handlers.planOf(op, place(of[0]), place(of[1]), place(of[2]));
   }
 
-  void putConstant(std::uint32_t i, std::uint32_t number, double value) {
+  void putNumber(std::uint32_t i, std::uint32_t number, double value, std::uint32_t flag) {
     const std::uint64_t to = std::uint64_t{first_number_} + number;
     if (arguments_.precision == Precision::kF32) {
       reinterpret_cast<float*>(arguments_.numbers)[to] = static_cast<float>(value);
     } else {
       reinterpret_cast<double*>(arguments_.numbers)[to] = value;
     }
-    words_[i] = begin(i) | number << kSubjectShift | std::uint32_t{kInParameter} << kPlaceShift | kConstant;
+    words_[i] = begin(i) | number << kSubjectShift | std::uint32_t{kInParameter} << kPlaceShift | flag;
   }
 
   // The longest operand without which there are registers enough; if there is none, the longest that needs most.
@@ -218,6 +218,8 @@ Extent extentOf(const TreeArguments& of, std::uint32_t e) {
   return extent;
 }
 
+bool isNumber(std::int32_t code) { return code == kConstantCode || isParameterCode(code); }
+
 /// The fault of one token; of an operator its arity, else 0.
 DeviceFault faultOf(const TreeArguments& of, std::int32_t code, std::uint32_t& arity) {
   arity = 0;
@@ -227,8 +229,7 @@ DeviceFault faultOf(const TreeArguments& of, std::int32_t code, std::uint32_t& a
     arity = static_cast<std::uint32_t>(arityOf(*op));
     return of.is_allowed[static_cast<std::size_t>(*op)] != 0 ? DeviceFault::kNone : DeviceFault::kOperator;
   }
-  if (code == kConstantCode) return of.values != nullptr ? DeviceFault::kNone : DeviceFault::kCode;
-  if (isParameterCode(code)) return DeviceFault::kParameter;
+  if (isNumber(code)) return of.values != nullptr ? DeviceFault::kNone : DeviceFault::kCode;
   return indexOfCode(code) < of.columns ? DeviceFault::kNone : DeviceFault::kVariable;
 }
 
@@ -246,7 +247,7 @@ CheckedTree checkTree(const TreeArguments& arguments, std::uint32_t e) {
     const std::int32_t code = arguments.codes[extent.begin + i];
     std::uint32_t arity = 0;
     if (const DeviceFault fault = faultOf(arguments, code, arity); fault != DeviceFault::kNone) return fails(fault);
-    if (code == kConstantCode) ++tree.constants;
+    if (isNumber(code)) ++tree.numbers;
     if (!is_prefix && values < arity) return fails(DeviceFault::kOperands);
     values = is_prefix ? values + arity - 1 : values - arity + 1;
     if (!is_prefix || values > 0) continue;
@@ -264,13 +265,13 @@ std::uint32_t readTree(const TreeArguments& arguments, const CheckedTree& tree, 
                        LaneWords words) {
   LaneNodes nodes(arguments, tree, first_number, words);
   TreeReading<LaneNodes> reading(nodes, arguments.precision, arguments.math != Math::kStrict);
-  std::uint32_t constants = 0;
+  std::uint32_t numbers = 0;
   for (std::uint32_t i = 0; i < tree.tokens; ++i) {
     const std::int32_t code = nodes.code(i);
     if (code > 0) {
       reading.readOperator(i, kOpsByCode[static_cast<std::size_t>(code)]);
-    } else if (code == kConstantCode) {
-      nodes.setWritten(i, constants++);
+    } else if (isNumber(code)) {
+      nodes.setWritten(i, numbers++, code == kConstantCode);
     } else {
       nodes.setVariable(i);
     }
@@ -294,6 +295,19 @@ bool writeTree(const TreeArguments& arguments, const CheckedTree& tree, std::uin
   }
   std::fill_n(to, tokens - 1, DeviceToken::of(table.find(Handler::Kind::kPushColumn, 0)));
   return false;
+}
+
+void clearSums(const TreeArguments& arguments, std::uint32_t e) {
+  for (std::uint32_t channel = 0; channel < arguments.channels; ++channel) {
+    const std::uint64_t first = (std::uint64_t{channel} * arguments.expressions + e) * arguments.row_groups;
+    for (std::uint32_t g = 0; g < arguments.row_groups; ++g) {
+      if (arguments.precision == Precision::kF32) {
+        reinterpret_cast<float*>(arguments.sums)[first + g] = 0;
+      } else {
+        reinterpret_cast<double*>(arguments.sums)[first + g] = 0;
+      }
+    }
+  }
 }
 
 void writeLoss(const LossArguments& arguments, std::uint32_t e) {

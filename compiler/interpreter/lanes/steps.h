@@ -13,7 +13,7 @@ namespace srjit {
 struct CheckedTree {
   std::uint64_t begin = 0;      ///< its first token among all
   std::uint32_t tokens = 0;     ///< 0 with a fault
-  std::uint32_t constants = 0;  ///< tokens that are constants
+  std::uint32_t numbers = 0;    ///< tokens that are constants or parameters
   DeviceFault fault = DeviceFault::kNone;
 };
 
@@ -31,7 +31,7 @@ struct LaneWords {
 };
 
 /// Reads the nodes of a checked expression. Gives the number of tokens of its program. `first_number` is where its
-/// constants go among `numbers`, which is written.
+/// numbers go among `numbers`, which is written.
 std::uint32_t readTree(const TreeArguments& arguments, const CheckedTree& tree, std::uint32_t first_number,
                        LaneWords words);
 
@@ -39,6 +39,9 @@ std::uint32_t readTree(const TreeArguments& arguments, const CheckedTree& tree, 
 /// kLaneSlots are too few; the program then has any value.
 bool writeTree(const TreeArguments& arguments, const CheckedTree& tree, std::uint32_t first_number, std::uint32_t e,
                LaneWords words, DeviceToken* to, std::uint32_t tokens);
+
+/// Sets the sums of an expression without a program to 0: the kernel that adds them reads those of all.
+void clearSums(const TreeArguments& arguments, std::uint32_t e);
 
 /// Writes loss `e`.
 void writeLoss(const LossArguments& arguments, std::uint32_t e);

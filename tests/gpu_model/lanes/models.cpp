@@ -19,6 +19,7 @@ void encodeBlock(const TreeArguments& arguments, std::uint32_t block) {
   for (std::uint32_t lane = 0; lane < lanes && first + lane < arguments.expressions; ++lane) {
     trees[lane] = checkTree(arguments, first + lane);
     arguments.faults[first + lane] = trees[lane].fault;
+    if (trees[lane].fault != DeviceFault::kNone) clearSums(arguments, first + lane);
   }
   std::vector<std::uint32_t> order(lanes);
   std::iota(order.begin(), order.end(), 0U);
@@ -29,7 +30,7 @@ void encodeBlock(const TreeArguments& arguments, std::uint32_t block) {
   for (std::uint32_t lane = 0; lane < lanes; ++lane) {
     const CheckedTree& tree = trees[order[lane]];
     numbers.push_back(arguments.counts->numbers);
-    arguments.counts->numbers += tree.constants;
+    arguments.counts->numbers += tree.numbers;
     const bool is_good = tree.tokens > 0;
     lengths.push_back(is_good ? readTree(arguments, tree, numbers.back(), {&words[lane], lanes}) : 0);
     programs += is_good ? 1 : 0;
@@ -93,6 +94,8 @@ class TreesModel final : public KernelModel {
     translate(memory, of.program_offsets, of.expressions + std::size_t{1});
     translate(memory, of.numbers, most * bytes(of.precision));
     translate(memory, of.faults, of.expressions);
+    translate(memory, of.sums,
+              std::size_t{of.channels} * of.expressions * of.row_groups * bytes(of.precision));
     requireOfModel(of.counts->programs_and_tokens == 0 && of.counts->numbers == 0, "counts that are not cleared");
     std::vector<std::uint32_t> blocks(launch.grid[0]);
     std::iota(blocks.begin(), blocks.end(), 0U);

@@ -21,6 +21,7 @@ namespace srjit {
 namespace {
 
 constexpr std::uint32_t kTestColumns = 7;
+constexpr double kTestParameters[] = {0.75, -1.25, 2.5};
 
 HandlerTable tableOf(Precision precision, Math math, OpFamily family = OpFamily::kAll) {
   const std::span<const Op> ops = opsOf(family);
@@ -47,7 +48,7 @@ struct Launch {
     if (arguments.notation == Notation::kPrefix) tokens = prefixOf(expression);
     for (const Token& token : tokens) {
       codes.push_back(codeOf(token));
-      values.push_back(token.value);
+      values.push_back(token.kind == Token::Kind::kParameter ? kTestParameters[token.index] : token.value);
     }
     offsets.push_back(static_cast<std::int64_t>(codes.size()));
   }
@@ -60,7 +61,7 @@ struct Launch {
     numbers.assign(codes.size() * 8, std::byte{});
     counts = {};
     arguments.codes = codes.data();
-    arguments.values = reinterpret_cast<const std::byte*>(values.data());
+    arguments.values = values.empty() ? nullptr : reinterpret_cast<const std::byte*>(values.data());
     arguments.offsets = is_fixed ? nullptr : offsets.data();
     arguments.lengths = lengths.empty() ? nullptr : lengths.data();
     arguments.stride = count == 0 ? 0 : codes.size() / count;
@@ -113,7 +114,9 @@ std::vector<Expression> someExpressions(std::size_t count, std::uint64_t seed, i
                               .min_nodes = 1,
                               .max_nodes = most,
                               .variables = static_cast<int>(kTestColumns),
+                              .parameters = 3,
                               .constant_probability = 0.3,
+                              .parameter_probability = 0.15,
                               .special_probability = 0.1})
       .batch(count);
 }
@@ -192,7 +195,8 @@ void expectBitsOfTrees(Launch& launch, std::span<const Expression> expressions) 
     for (std::size_t r = e % 32; r < kTestRows; r += 61) {
       std::vector<T> row;
       for (const std::vector<double>& column : columns) row.push_back(static_cast<T>(column[r]));
-      const T want = evaluate<T>(dag, row, {})[0];
+      const std::vector<T> parameters(std::begin(kTestParameters), std::end(kTestParameters));
+      const T want = evaluate<T>(dag, row, parameters)[0];
       ASSERT_TRUE(sameBits(found[e * kTestRows + r], want)) << print(expressions[e], Language::kInfix) << ", row " << r;
     }
   }
@@ -301,11 +305,11 @@ TEST(Lanes, HaveSlotsForTheDeepestTrees) {
 }
 
 DeviceFault faultOf(const std::vector<std::int32_t>& codes, Notation notation, bool is_fixed = false,
-                    OpFamily family = OpFamily::kArithmetic) {
+                    OpFamily family = OpFamily::kArithmetic, bool has_values = true) {
   const HandlerTable table = tableOf(Precision::kF32, Math::kPrecise, family);
   Launch launch(table, 8, notation);
   launch.codes = codes;
-  launch.values.assign(codes.size(), 1.5);
+  if (has_values) launch.values.assign(codes.size(), 1.5);
   launch.offsets.push_back(static_cast<std::int64_t>(codes.size()));
   launch.is_fixed = is_fixed;
   launch.run();
@@ -327,7 +331,10 @@ TEST(Lanes, SayWhatIsWrong) {
   EXPECT_EQ(faultOf({x, sin}, kPost, false, OpFamily::kCommon), DeviceFault::kNone);
   EXPECT_EQ(faultOf({variableCode(kTestColumns)}, kPost), DeviceFault::kVariable);
   EXPECT_EQ(faultOf({variableCode(kTestColumns - 1)}, kPost), DeviceFault::kNone);
-  EXPECT_EQ(faultOf({x, parameterCode(0), add}, kPost), DeviceFault::kParameter);
+  EXPECT_EQ(faultOf({x, parameterCode(0), add}, kPost), DeviceFault::kNone);
+  for (const std::int32_t number : {c, parameterCode(0)}) {
+    EXPECT_EQ(faultOf({number}, kPost, false, OpFamily::kArithmetic, false), DeviceFault::kCode) << "without values";
+  }
   EXPECT_EQ(faultOf({x, add}, kPost), DeviceFault::kOperands);
   EXPECT_EQ(faultOf({add, x}, kPre), DeviceFault::kOperands);
   EXPECT_EQ(faultOf({add, x}, kPre, true), DeviceFault::kOperands);
