@@ -45,8 +45,6 @@ GradientOptions gradientOptionsOf(const srjit_loss_options* given) {
   return result;
 }
 
-LossOptions lossOptionsOf(const srjit_loss_options* given) { return gradientOptionsOf(given).loss; }
-
 double toleranceOf(double given, double standard) {
   if (std::isnan(given)) refuse(Errc::kInvalid, "a tolerance is NaN");
   return given == 0 ? standard : std::max(given, 0.0);
@@ -234,6 +232,8 @@ std::int32_t submit(const Call& call, srjit_pending** pending, srjit_error* erro
 }
 
 }  // namespace
+
+LossOptions lossOptionsOf(const srjit_loss_options* given) { return gradientOptionsOf(given).loss; }
 
 extern "C" {
 

@@ -85,6 +85,7 @@ srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin);
 
 /// The caller's arrays, checked for nulls and the sign of the last offset.
 PopulationView populationOf(const srjit_population* population);
+Notation notationOf(std::int32_t notation);
 /// Calls `use` with data in the processor's memory, borrowed, or copied where numbers are not adjacent. Throws kInvalid
 /// for bad matrices, kUnsupported for those of a device.
 void withHostData(const srjit_data& data, const std::function<void(const DataView&)>& use);
@@ -93,5 +94,6 @@ ColumnNames namesOf(const char* const* names, std::uint64_t columns);
 Math mathOf(std::int32_t math);
 std::int32_t codeOf(Tier tier);
 CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_options* options);
+LossOptions lossOptionsOf(const srjit_loss_options* options);
 
 }  // namespace srjit::c_api

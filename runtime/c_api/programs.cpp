@@ -57,11 +57,15 @@ srjit_program compile(const srjit_engine* engine, const srjit_population* popula
 
 }  // namespace
 
+Notation notationOf(std::int32_t notation) {
+  constexpr Notation kNotations[] = {Notation::kPostfix, Notation::kPrefix};
+  return choiceOf(kNotations, notation, "notation");
+}
+
 PopulationView populationOf(const srjit_population* given) {
   const srjit_population population = fromCaller(&required(given, "population"), "population");
-  constexpr Notation kNotations[] = {Notation::kPostfix, Notation::kPrefix};
   PopulationView view;
-  view.notation = choiceOf(kNotations, population.notation, "notation");
+  view.notation = notationOf(population.notation);
   checkReserved(static_cast<std::uint32_t>(population.reserved), "population");
   if (population.expressions == 0) return view;
   if (population.expressions >= PTRDIFF_MAX / sizeof(std::int64_t)) {

@@ -22,9 +22,9 @@
  * each with the srjit_..._free() of its type, in any order; NULL is allowed. Texts of an object end with it. A call
  * reads arrays and texts only until it returns, except for memory of a device.
  *
- * Several threads may call all functions at once, with the same objects. Exceptions: a srjit_pending and the arrays
- * that a call writes belong to one thread at a time, and no object is freed while a call uses it. fork(): see
- * runtime/engine.h. The library stays loaded until the process ends.
+ * Several threads may call all functions at once, with the same objects. Exceptions: a srjit_pending, a
+ * srjit_device_loss and the arrays that a call writes belong to one thread at a time, and no object is freed while a
+ * call uses it. fork(): see runtime/engine.h. The library stays loaded until the process ends.
  *
  * Later versions keep values of enumerators, members of structs, and functions.
  */
@@ -59,14 +59,15 @@ typedef struct srjit_error {
   char message[984]; /* ends with a zero; a longer message is cut off between two characters, and ends with "..." */
 } srjit_error;
 
-typedef struct srjit_engine srjit_engine;     /* a device and options */
-typedef struct srjit_dataset srjit_dataset;   /* rows that an engine holds */
-typedef struct srjit_tokens srjit_tokens;     /* expressions as token arrays that the library owns */
-typedef struct srjit_program srjit_program;   /* a compiled batch of expressions */
-typedef struct srjit_pending srjit_pending;   /* an evaluation in flight */
-typedef struct srjit_failures srjit_failures; /* which expressions of a batch failed, and why */
-typedef struct srjit_stop srjit_stop;         /* ends fits and searches early */
-typedef struct srjit_found srjit_found;       /* formulas that a search has found */
+typedef struct srjit_engine srjit_engine;           /* a device and options */
+typedef struct srjit_dataset srjit_dataset;         /* rows that an engine holds */
+typedef struct srjit_tokens srjit_tokens;           /* expressions as token arrays that the library owns */
+typedef struct srjit_program srjit_program;         /* a compiled batch of expressions */
+typedef struct srjit_pending srjit_pending;         /* an evaluation in flight */
+typedef struct srjit_device_loss srjit_device_loss; /* a loss of expressions in a GPU's memory, with its kernels */
+typedef struct srjit_failures srjit_failures;       /* which expressions of a batch failed, and why */
+typedef struct srjit_stop srjit_stop;               /* ends fits and searches early */
+typedef struct srjit_found srjit_found;             /* formulas that a search has found */
 
 /* The version of the library: three numbers with points between. */
 const char* srjit_version(void);
@@ -164,8 +165,8 @@ typedef struct srjit_data {
 } srjit_data;
 
 /* All matrices are in one kind of memory. The call copies those of the processor (Engine::upload). A GPU's columns are
- * used in place (Engine::adopt): they must stay valid and unchanged until the data set and every srjit_pending that
- * reads it are freed. Data sets of the next three calls have their own copies. */
+ * used in place (Engine::adopt): they must stay valid and unchanged until the data set, and every srjit_pending and
+ * srjit_device_loss that reads it, are freed. Data sets of the next three calls have their own copies. */
 int32_t srjit_dataset_create(const srjit_engine* engine, const srjit_data* data, srjit_dataset** dataset,
                              srjit_error* error);
 void srjit_dataset_free(srjit_dataset* dataset);
@@ -354,6 +355,76 @@ int32_t srjit_jacobian_on_device(const srjit_engine* engine, const srjit_program
 /* Does in advance what the first evaluation would do: of losses, or of predictions if `options` is NULL. */
 int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const srjit_loss_options* options, srjit_error* error);
+
+/* ---- Expressions in a GPU's memory ----
+ *
+ * Losses of populations that are in the memory of the engine's GPU (runtime/device_loss.h). Structs have addresses of
+ * arrays in this memory. For each population srjit_device_loss_submit() only puts kernels on a CUDA stream, so a CUDA
+ * graph may capture it. */
+
+/* DeviceLossOptions of runtime/device_loss.h. Operators and `expressions` have no default. */
+typedef struct srjit_device_loss_options {
+  uint64_t size;
+  const int32_t* operators; /* codes of those that expressions may have; few make a short interpreter */
+  uint64_t operator_count;
+  uint64_t expressions;           /* of a call, at most; at least 1 */
+  const srjit_loss_options* loss; /* NULL: mse; scaled and custom losses, and those with a constant, are refused */
+  uint64_t bytes;                 /* of the GPU's memory; 0: the default */
+  uint32_t most_tokens;           /* of an expression: 1 to 256; 0: 64 */
+  uint32_t reserved;              /* 0 */
+} srjit_device_loss_options;
+
+/* Takes memory and kernels. An engine that is not on one GPU is SRJIT_ERROR_UNSUPPORTED. */
+int32_t srjit_device_loss_create(const srjit_engine* engine, const srjit_dataset* data,
+                                 const srjit_device_loss_options* options, srjit_device_loss** loss,
+                                 srjit_error* error);
+/* Waits for the device, so no stream of it may capture meanwhile. Graphs that captured `loss` are launched no more. */
+void srjit_device_loss_free(srjit_device_loss* loss);
+
+/* DevicePopulation of ir/population.h. Expression e has the tokens from offsets[e], or from e * stride, on. The library
+ * reads nothing outside of the arrays, whatever they hold. */
+typedef struct srjit_device_population {
+  uint64_t size;
+  uint64_t codes;  /* int32_t by token, as those of srjit_population */
+  uint64_t values; /* by token: those of tokens that are constants or parameters, and any others; 0: no token is one */
+  uint64_t tokens; /* of codes and values; without offsets at least stride * expressions */
+  uint64_t expressions;
+  uint64_t offsets;    /* int64_t, expressions + 1 of them, from 0; 0: there is a stride */
+  uint64_t stride;     /* tokens from the first of an expression to that of the next */
+  uint64_t lengths;    /* int32_t by expression; 0: up to the next one; in prefix with a stride, as the tokens say */
+  int32_t values_type; /* SRJIT_F32, SRJIT_F64 */
+  int32_t notation;    /* SRJIT_POSTFIX, SRJIT_PREFIX */
+} srjit_device_population;
+
+/* DeviceLossOutputs of runtime/device_loss.h: where results go, by expression. */
+typedef struct srjit_device_loss_outputs {
+  uint64_t size;
+  uint64_t losses;     /* numbers of `type`; NaN with a fault */
+  uint64_t valid_rows; /* int64_t; -1: not counted. 0: not wanted */
+  uint64_t faults;     /* bytes: SRJIT_FAULT_NONE, ... 0: not wanted */
+  int32_t type;        /* SRJIT_F32, SRJIT_F64 */
+  int32_t reserved;    /* 0 */
+} srjit_device_loss_outputs;
+
+/* Puts the work on the CUDA stream `stream` (0: the legacy default stream) and returns. Losses have the bits of those
+ * of a program with as_written = 1. Calls with one srjit_device_loss share memory: their streams are the same, or wait
+ * for each other. Memory of another device is SRJIT_ERROR_UNSUPPORTED. */
+int32_t srjit_device_loss_submit(const srjit_device_loss* loss, const srjit_device_population* population,
+                                 const srjit_device_loss_outputs* out, uint64_t stream, srjit_error* error);
+
+/* Why an expression has no loss: DeviceFault of ir/population.h. */
+enum {
+  SRJIT_FAULT_NONE = 0,
+  SRJIT_FAULT_LENGTH = 1,   /* no tokens, more than the most, or tokens outside of the arrays */
+  SRJIT_FAULT_CODE = 2,     /* a code that no operator has */
+  SRJIT_FAULT_OPERATOR = 3, /* an operator that is not among those of the options */
+  SRJIT_FAULT_VARIABLE = 4, /* a variable that the data do not have */
+  SRJIT_FAULT_OPERANDS = 6, /* an operator lacks operands */
+  SRJIT_FAULT_REST = 7,     /* tokens that belong to no operator */
+  SRJIT_FAULT_SLOTS = 8     /* more values are kept at once than there is room for */
+};
+/* A clause such as "an operator lacks operands"; NULL for another number. Valid forever. */
+const char* srjit_fault_text(int32_t fault);
 
 /* ---- Fits ---- */
 

@@ -179,10 +179,47 @@ Calls deviceMemoryInC(World& world) {
   };
 }
 
+void fillsDeviceLosses(Outcome& outcome, const CallersArrays& memory, const srjit_device_loss* loss) {
+  auto population = c_api::sized<srjit_device_population>();
+  population.codes = memory.addresses[0];
+  population.values = memory.addresses[1];
+  population.tokens = 6;
+  population.expressions = 2;
+  population.offsets = memory.addresses[2];
+  auto out = c_api::sized<srjit_device_loss_outputs>();
+  out.losses = memory.addresses[3];
+  const bool is_put = succeeds(outcome, srjit_device_loss_submit, loss, &population, &out, memory.streamNumber());
+  const Status done = guarded([&] { return memory.stream.synchronize(), okStatus(); });
+  if (is_put && outcome.isThere(done)) outcome.add(memory.losses());
+}
+
+Calls deviceLossesInC(World& world) {
+  return [memory = std::make_shared<const CallersArrays>(world.machine.driver),
+          caller = std::make_shared<const Caller>(world.machine.engine(gpuOfC()))] {
+    Outcome outcome;
+    Owned<srjit_dataset> data;
+    Owned<srjit_device_loss> loss;
+    const std::array<std::int32_t, 2> operators = {codeOf(Op::kAdd), codeOf(Op::kMul)};
+    auto options = c_api::sized<srjit_device_loss_options>();
+    options.operators = operators.data();
+    options.operator_count = operators.size();
+    options.expressions = 2;
+    const srjit_engine* const engine = caller->engine.get();
+    if (makes(outcome, data, srjit_dataset_create, engine, &caller->view) &&
+        makes(outcome, loss, srjit_device_loss_create, engine, data.get(), &options)) {
+      fillsDeviceLosses(outcome, *memory, loss.get());
+    }
+    dropped(std::move(loss));
+    dropped(std::move(data));
+    return outcome;
+  };
+}
+
 constexpr Scenario kCScenarios[] = {
     {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret}); }},
     {"GpuInC", kMemory | kGpu | kKernels, [](World& w) { return callsInC(w, gpuOfC()); }, lagging},
     {"GpuDeviceMemoryInC", kMemory | kGpu | kKernels, deviceMemoryInC, lagging},
+    {"GpuDeviceLossesInC", kMemory | kGpu | kKernels, deviceLossesInC, lagging},
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "ir/token_codes.h"
 #include "passes/pass.h"
 #include "passes/simplify_expression.h"
-#include "runtime/cuda/handles.h"
 #include "runtime/platform/guarded.h"
 #include "tests/faults/scenarios.h"
 #include "tests/generators/token_arrays.h"
@@ -342,33 +341,6 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
   };
 }
 
-/// Memory and a stream of the caller.
-struct CallersArrays {
-  explicit CallersArrays(FakeDriver& of)
-      : driver(of), cuda(Cuda::open(of.load().value(), 0).value()), current(*cuda), stream(cuda) {
-    const std::int32_t x = variableCode(0);
-    add(std::vector{x, variableCode(1), codeOf(Op::kAdd), x, kConstantCode, codeOf(Op::kMul)});
-    add(std::vector<float>{0, 0, 0, 0, 1.5F, 0});
-    add(std::vector<std::int64_t>{0, 3, 6});
-    add(std::vector<float>{77, 77});
-  }
-  CallersArrays(const CallersArrays&) = delete;
-  CallersArrays& operator=(const CallersArrays&) = delete;
-  ~CallersArrays() {
-    for (const CUdeviceptr address : addresses) driver.freeForeign(address);
-  }
-  template <class T>
-  void add(const std::vector<T>& values) {
-    addresses.push_back(driver.allocateForeign(std::as_bytes(std::span(values))));
-  }
-  FakeDriver& driver;
-  std::shared_ptr<const Cuda> cuda;
-  CurrentContext current;
-  Stream stream;
-  std::vector<CUdeviceptr> addresses;
-};
-
-/// Expressions in the memory of the GPU: x0 + x1 and x0 * 1.5.
 Calls deviceLosses(World& world, const EngineOptions& options) {
   const auto memory = std::make_shared<CallersArrays>(world.machine.driver);
   return [memory, ready = readyWith(world, options)] {
@@ -381,12 +353,11 @@ Calls deviceLosses(World& world, const EngineOptions& options) {
                                       .tokens = 6,
                                       .expressions = 2,
                                       .offsets = memory->addresses[2]};
-    const auto stream = reinterpret_cast<std::uint64_t>(memory->stream.get());
-    const Status put = tried([&] { return loss->submit(population, {.losses = memory->addresses[3]}, stream); });
+    const DeviceLossOutputs out{.losses = memory->addresses[3]};
+    const Status put = tried([&] { return loss->submit(population, out, memory->streamNumber()); });
     const Status done = guarded([&] { return memory->stream.synchronize(), okStatus(); });
     if (put && done) {
-      const std::vector<std::byte> bytes = memory->driver.readForeign(memory->addresses[3], 2 * sizeof(float));
-      outcome.add(widened({reinterpret_cast<const float*>(bytes.data()), 2}));
+      outcome.add(memory->losses());
     } else {
       outcome.errors.push_back(put ? done.error() : put.error());
       outcome.is_cut = true;

@@ -1,12 +1,17 @@
 // The table of scenarios: public calls, each with what must be there before.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "ir/error.h"
+#include "ir/ops.h"
+#include "ir/token_codes.h"
+#include "runtime/cuda/handles.h"
 #include "runtime/results.h"
 #include "tests/faults/kinds.h"
 #include "tests/faults/spared_scope.h"
@@ -46,6 +51,39 @@ class CallersColumns {
  private:
   FakeDriver& driver_;
   DeviceMatrix matrix_;
+};
+
+/// Expressions in the memory of the GPU, x0 + x1 and x0 * 1.5, with room for their losses, and a stream of the caller.
+struct CallersArrays {
+  explicit CallersArrays(FakeDriver& of)
+      : driver(of), cuda(Cuda::open(of.load().value(), 0).value()), current(*cuda), stream(cuda) {
+    const std::int32_t x = variableCode(0);
+    add(std::vector{x, variableCode(1), codeOf(Op::kAdd), x, kConstantCode, codeOf(Op::kMul)});
+    add(std::vector<float>{0, 0, 0, 0, 1.5F, 0});
+    add(std::vector<std::int64_t>{0, 3, 6});
+    add(std::vector<float>{77, 77});
+  }
+  CallersArrays(const CallersArrays&) = delete;
+  CallersArrays& operator=(const CallersArrays&) = delete;
+  ~CallersArrays() {
+    for (const CUdeviceptr address : addresses) driver.freeForeign(address);
+  }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    addresses.push_back(driver.allocateForeign(std::as_bytes(std::span(values))));
+  }
+  std::uint64_t streamNumber() const { return reinterpret_cast<std::uint64_t>(stream.get()); }
+  std::vector<double> losses() const {
+    const std::vector<std::byte> bytes = driver.readForeign(addresses[3], 2 * sizeof(float));
+    const std::span numbers(reinterpret_cast<const float*>(bytes.data()), 2);
+    return {numbers.begin(), numbers.end()};
+  }
+
+  FakeDriver& driver;
+  std::shared_ptr<const Cuda> cuda;
+  CurrentContext current;
+  Stream stream;
+  std::vector<CUdeviceptr> addresses;  ///< of codes, values, offsets and losses
 };
 
 /// What the calls of a scenario gave: numbers, in an order of the scenario's choice, and errors. Where an expression

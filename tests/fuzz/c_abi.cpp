@@ -260,6 +260,32 @@ class Session {
     answered(srjit_predict_on_device(pickEngine(), programs_.pick(bytes_), datasets_.pick(bytes_), parameters.data(),
                                      parameters.size(), on_device.get(), 0, &list, error()));
     give(list);
+    deviceLoss();
+  }
+
+  /// Expressions in a GPU's memory, which the engine does not have.
+  void deviceLoss() {
+    error_.emplace_back(bytes_);
+    std::vector<std::int32_t> operators(bytes_.byte() % 4);
+    for (std::int32_t& code : operators) code = codeFrom(bytes_, 62);
+    Sized<srjit_device_loss_options> options(bytes_);
+    Sized<srjit_loss_options> loss(bytes_);
+    std::string text;
+    options->operators = bytes_.byte() == 255 ? nullptr : operators.data();
+    options->operator_count = operators.size();
+    options->expressions = bytes_.byte() % 4;
+    options->loss = lossOptions(loss, text);
+    options->most_tokens = bytes_.byte();
+    options->reserved = bytes_.byte() == 255 ? 1 : 0;
+    srjit_device_loss* made_one = nullptr;
+    const bool ok = answered(srjit_device_loss_create(
+        pickEngine(), datasets_.pick(bytes_), bytes_.byte() == 255 ? nullptr : options.get(), &made_one, error()));
+    require(!ok && made_one == nullptr, "an engine on the CPU has no memory of a GPU");
+    Sized<srjit_device_population> population(bytes_);
+    Sized<srjit_device_loss_outputs> out(bytes_);
+    error_.emplace_back(bytes_);
+    require(!answered(srjit_device_loss_submit(made_one, population.get(), out.get(), 0, error())), "there is no loss");
+    srjit_device_loss_free(made_one);
   }
 
   /// Where fits go.
@@ -362,6 +388,7 @@ class Session {
     answered(srjit_op_get(bytes_.byte(), op.get(), error()));
     srjit_loss_name(bytes_.byte());
     srjit_fit_status_name(codeFrom(bytes_, 9));
+    srjit_fault_text(codeFrom(bytes_, SRJIT_FAULT_SLOTS));
   }
 
   void drop() {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/losses.h"
+#include "ir/population.h"
 #include "runtime/c_api/arguments.h"
 #include "runtime/c_api/srjit.h"
 #include "runtime/fit_options.h"
@@ -94,6 +95,15 @@ TEST(Abi, Evaluations) {
                 AT(failures, 80));
 }
 
+TEST(Abi, DeviceLosses) {
+  EXPECT_LAYOUT(srjit_device_loss_options, 56, 56, AT(operators, 8), AT(operator_count, 16), AT(expressions, 24),
+                AT(loss, 32), AT(bytes, 40), AT(most_tokens, 48), AT(reserved, 52));
+  EXPECT_LAYOUT(srjit_device_population, 72, 72, AT(codes, 8), AT(values, 16), AT(tokens, 24), AT(expressions, 32),
+                AT(offsets, 40), AT(stride, 48), AT(lengths, 56), AT(values_type, 64), AT(notation, 68));
+  EXPECT_LAYOUT(srjit_device_loss_outputs, 40, 40, AT(losses, 8), AT(valid_rows, 16), AT(faults, 24), AT(type, 32),
+                AT(reserved, 36));
+}
+
 #undef EXPECT_LAYOUT
 #undef AT
 
@@ -114,6 +124,22 @@ TEST(Abi, Enumerators) {
   EXPECT_EQ(SRJIT_CONSTANT, 0);
   EXPECT_EQ(SRJIT_VARIABLE, -1);
   EXPECT_EQ(SRJIT_PARAMETER, -1073741824);
+}
+
+TEST(Abi, FaultsOfExpressions) {
+  const std::pair<int, DeviceFault> faults[] = {
+      {SRJIT_FAULT_NONE, DeviceFault::kNone},         {SRJIT_FAULT_LENGTH, DeviceFault::kLength},
+      {SRJIT_FAULT_CODE, DeviceFault::kCode},         {SRJIT_FAULT_OPERATOR, DeviceFault::kOperator},
+      {SRJIT_FAULT_VARIABLE, DeviceFault::kVariable}, {SRJIT_FAULT_OPERANDS, DeviceFault::kOperands},
+      {SRJIT_FAULT_REST, DeviceFault::kRest},         {SRJIT_FAULT_SLOTS, DeviceFault::kSlots}};
+  for (const auto& [fault, of_ir] : faults) {
+    EXPECT_EQ(fault, static_cast<int>(of_ir));
+    EXPECT_EQ(srjit_fault_text(fault), textOf(of_ir));
+  }
+  const int numbers[] = {0, 1, 2, 3, 4, 6, 7, 8};
+  for (std::size_t i = 0; i < std::size(faults); ++i) EXPECT_EQ(faults[i].first, numbers[i]);
+  EXPECT_EQ(srjit_fault_text(-1), nullptr);
+  EXPECT_EQ(srjit_fault_text(SRJIT_FAULT_SLOTS + 1), nullptr);
 }
 
 TEST(Abi, StatusesOfFits) {

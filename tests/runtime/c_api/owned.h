@@ -13,6 +13,7 @@ struct Free {
   void operator()(srjit_tokens* p) const { srjit_tokens_free(p); }
   void operator()(srjit_program* p) const { srjit_program_free(p); }
   void operator()(srjit_pending* p) const { srjit_pending_free(p); }
+  void operator()(srjit_device_loss* p) const { srjit_device_loss_free(p); }
   void operator()(srjit_failures* p) const { srjit_failures_free(p); }
   void operator()(srjit_stop* p) const { srjit_stop_free(p); }
   void operator()(srjit_found* p) const { srjit_found_free(p); }
