@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
@@ -40,6 +41,7 @@ void defineTrees(nb::module_& module);
 void defineData(nb::module_& module);
 void defineEngine(nb::module_& module);
 void defineEvaluations(nb::module_& module);
+void defineDeviceLosses(nb::module_& module);
 void defineSearch(nb::module_& module);
 
 /// One-dimensional arrays of adjacent numbers in the processor's memory, read only.

@@ -63,11 +63,14 @@ nb::tuple deviceMemory(const nb::ndarray<nb::ro>& array) {
     shape.append(array.shape(i));
     strides.append(array.stride(i) * itemsize);
   }
-  const bool is_float = array.dtype() == nb::dtype<float>(), is_double = array.dtype() == nb::dtype<double>();
-  return nb::make_tuple(reinterpret_cast<std::uint64_t>(array.data()), nb::tuple(shape), nb::tuple(strides),
-                        is_float    ? "float32"
-                        : is_double ? "float64"
-                                    : "another",
+  const auto type = [&] {
+    if (array.dtype() == nb::dtype<float>()) return "float32";
+    if (array.dtype() == nb::dtype<double>()) return "float64";
+    if (array.dtype() == nb::dtype<std::int32_t>()) return "int32";
+    if (array.dtype() == nb::dtype<std::int64_t>()) return "int64";
+    return "another";
+  };
+  return nb::make_tuple(reinterpret_cast<std::uint64_t>(array.data()), nb::tuple(shape), nb::tuple(strides), type(),
                         DeviceOwner{array});
 }
 

@@ -67,6 +67,7 @@ NB_MODULE(_core, module) {
   defineData(module);
   defineEngine(module);
   defineEvaluations(module);
+  defineDeviceLosses(module);
   defineSearch(module);
   module.def("finish_calls", finishCalls);
   module.def("run_command", runCommand, nb::arg("words"));

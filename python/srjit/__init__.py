@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _packages
 from ._core import __version__
+from ._device import DeviceLoss, DeviceLosses
 from ._engine import Dataset, Engine, Program
 from ._errors import Error, InvalidError, Place
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, latex, loss_names, ops, parse, simplify
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .sklearn import SymbolicRegressor as SymbolicRegressor
 
 __all__ = [
-    "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Formula", "Gradients",
+    "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "DeviceLoss", "DeviceLosses", "Engine", "Error", "Failure", "Fits", "Formula", "Gradients",
     "InvalidError", "Losses", "Op", "Pending", "Place", "Population", "Program", "Progress", "Stages", "__version__",
     "from_sympy", "lambdify", "latex", "loss_names", "ops", "parse", "simplify", "stages", "to_sympy",
 ]
@@ -46,7 +47,7 @@ _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "SymbolicRegressor": "
 _packages.name_nvidia_packages()
 
 # Modules that import other packages.
-_MODULES = ("bingo", "deap", "gplearn", "mpi", "operon", "sklearn", "torch")
+_MODULES = ("bingo", "deap", "evogp", "gplearn", "mpi", "operon", "sklearn", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 
 from . import _core
 from ._arrays import (
-    DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, text_of,
-    whole,
+    DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, name_of, names_of, output_array, stream_of,
+    text_of, whole,
 )
-from ._expressions import Population, population_of, token_arrays
+from ._device import MOST_TOKENS, DeviceLoss, DeviceLosses
+from ._expressions import Population, ops, population_of, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
 # What a 64-bit count of C++ holds.
@@ -40,6 +42,8 @@ class Dataset:
         self._data = data
         self._engine = engine
         self.names = [name_of(name) for name in names]
+        self._device_losses: dict[tuple, DeviceLoss] = {}
+        self._lock = threading.Lock()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -310,12 +314,15 @@ class Engine:
         return Program(_core.compile_arrays(self._engine, *source, prefix, *options), names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
-             nan: str = "propagate", *, prefix: bool = False, simplify: bool = True) -> Losses:
+             nan: str = "propagate", *, prefix: bool = False, simplify: bool = True,
+             out: Any = None) -> Losses | DeviceLosses:
         """One loss per expression; no predictions are stored.
 
         Args:
             program: A `Program`; or token arrays ``(codes, constants, offsets)`` that are evaluated once, which is
-                quicker than `compile` and this.
+                quicker than `compile` and this. Arrays of the engine's GPU stay there, as of `DeviceLoss`: this then
+                returns `DeviceLosses` without waiting, expressions have any operators and are evaluated as written, and
+                the losses are among those that `device_loss` takes.
             parameters: Those of all expressions, one expression after another (`Program.parameter_offsets`): shape
                 (parameters,); or (vectors, parameters) for several vectors, all in one launch; or one array per
                 expression. None: there are no parameters.
@@ -325,16 +332,22 @@ class Engine:
                 the expression (an infinite loss).
             prefix: Of token arrays: whether operators stand before their operands.
             simplify: Of token arrays: as of `compile`.
+            out: Of token arrays of a GPU: as of `DeviceLoss`.
 
         Raises:
             ValueError: A wrong number of parameters, data without a target, an unknown loss.
             Error: Too little memory, a lost device.
         """
+        if _is_token_arrays(program) and is_on_device(program[0]):
+            return self._loss_on_device(program, data, parameters, *_words(loss, nan), prefix, out)
+        if out is not None:
+            raise ValueError("out is given, but the expressions are not in a GPU's memory")
         return self._loss(True, program, data, parameters, loss, nan, prefix, simplify)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
                     nan: str = "propagate", *, prefix: bool = False, simplify: bool = True) -> Pending:
-        """`loss` without waiting: a `Pending`. Arguments are copied before this returns."""
+        """`loss` without waiting: a `Pending`. Arguments are copied before this returns. (`loss` of token arrays of a GPU
+        does not wait either.)"""
         return self._loss(False, program, data, parameters, loss, nan, prefix, simplify)
 
     def _loss(self, waits: bool, program: Any, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool,
@@ -353,6 +366,50 @@ class Engine:
     def _loss_of_arrays(self, waits: bool, arrays: tuple, prefix: bool, data: Dataset, numbers: np.ndarray, words: tuple) -> Any:
         arguments = (self._engine, *arrays, prefix, self._data_of(data, None), numbers, *words)
         return _core_call(waits, "loss_of_arrays", arguments, lambda result: _losses(result, None))
+
+    def device_loss(self, data: Dataset, expressions: int, operators: Sequence[str] | None = None, *,
+                    most_tokens: int = 64, loss: str = "mse", nan: str = "propagate", device_bytes: int = 0) -> DeviceLoss:
+        """Prepares to evaluate generations that a system breeds in the memory of the engine's GPU.
+
+        Args:
+            data: A data set that the GPU holds, with a target.
+            expressions: Those of a generation, at most.
+            operators: Names of the operators that expressions may have; few make it quicker. None: all.
+            most_tokens: Tokens of an expression, at most: 1 to 256.
+            loss: A loss of errors that are not scaled, such as ``"mse"``, ``"rmse"``, ``"mae"`` and ``"nmse"``.
+            nan: As of `loss`.
+            device_bytes: Device memory for programs and sums; 0: 512 MiB. What needs more is evaluated in parts.
+
+        Raises:
+            ValueError: An unknown operator or loss, numbers out of range, data without a target.
+            Error: A processor or several GPUs, data that are streamed, another loss, too many columns or little memory.
+        """
+        names = list(ops) if operators is None else [text_of(name, "operator") for name in operators]
+        count, tokens = whole(expressions, "expressions", least=1), whole(most_tokens, "most_tokens", 1, MOST_TOKENS)
+        work = _core.device_loss(self._engine, self._data_of(data, None), names, count, tokens, *_words(loss, nan),
+                                 whole(device_bytes, "device_bytes", most=_MOST))
+        return DeviceLoss(work, count, int(self.device.removeprefix("cuda:")))
+
+    def _loss_on_device(self, arrays: tuple, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool,
+                        out: Any) -> DeviceLosses:
+        codes, constants, offsets = arrays
+        if parameters is not None:
+            raise ValueError("parameters are given, but those of expressions in a GPU's memory stand among their constants")
+        self._data_of(data, None)
+        is_matrix = len(codes.shape) == 2
+        count = codes.shape[0] if is_matrix or offsets is None else offsets.shape[0] - 1
+        most_tokens = min(max(codes.shape[1], 1), MOST_TOKENS) if is_matrix else MOST_TOKENS
+        # Calls of different streams must not share memory. What a larger one replaces may still be in a graph.
+        key = (stream_of(codes), loss, nan, most_tokens)
+        with data._lock:
+            found = data._device_losses.get(key)
+            if found is None or found.expressions < count:
+                most = max(count, 2 * found.expressions if found else 1)
+                made = self.device_loss(data, most, most_tokens=most_tokens, loss=loss, nan=nan)
+                if found:
+                    data._device_losses[(*key, found.expressions)] = found
+                data._device_losses[key] = found = made
+        return found(codes, constants, offsets, prefix=prefix, out=out)
 
     def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
         """Predictions of all expressions.
@@ -518,7 +575,7 @@ class Engine:
 def _is_token_arrays(expressions: Any) -> bool:
     return (isinstance(expressions, tuple) and len(expressions) == 3
             and not any(isinstance(part, str) for part in expressions)
-            and all(hasattr(part, "__len__") for part in expressions))
+            and all(hasattr(part, "__len__") or (part is None and is_on_device(expressions[0])) for part in expressions))
 
 
 def _words(loss: Any, nan: Any) -> tuple[str, str]:

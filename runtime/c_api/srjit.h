@@ -416,12 +416,12 @@ int32_t srjit_device_loss_submit(const srjit_device_loss* loss, const srjit_devi
 enum {
   SRJIT_FAULT_NONE = 0,
   SRJIT_FAULT_LENGTH = 1,   /* no tokens, more than the most, or tokens outside of the arrays */
-  SRJIT_FAULT_CODE = 2,     /* a code that no operator has */
+  SRJIT_FAULT_CODE = 2,     /* a code that no operator has, or of a number without values */
   SRJIT_FAULT_OPERATOR = 3, /* an operator that is not among those of the options */
   SRJIT_FAULT_VARIABLE = 4, /* a variable that the data do not have */
-  SRJIT_FAULT_OPERANDS = 6, /* an operator lacks operands */
-  SRJIT_FAULT_REST = 7,     /* tokens that belong to no operator */
-  SRJIT_FAULT_SLOTS = 8     /* more values are kept at once than there is room for */
+  SRJIT_FAULT_OPERANDS = 5, /* an operator lacks operands */
+  SRJIT_FAULT_REST = 6,     /* tokens that belong to no operator */
+  SRJIT_FAULT_SLOTS = 7     /* more values are kept at once than there is room for */
 };
 /* A clause such as "an operator lacks operands"; NULL for another number. Valid forever. */
 const char* srjit_fault_text(int32_t fault);

@@ -133,7 +133,7 @@ TEST(IntervalSlopes, OfOneSignProveAMonotoneTree) {
   Random random(5);
   std::size_t proved = 0;
   ExpressionGenerator trees({.seed = 9, .min_nodes = 2, .max_nodes = 9, .variables = 2, .ops = allOperators()});
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 7000; ++i) {
     const Expression tree = trees.next();
     if (tree.variableCount() == 0) continue;
     std::vector<Interval> box;

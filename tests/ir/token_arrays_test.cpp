@@ -31,7 +31,7 @@ TEST(OperatorCodes, NeverChange) {
       {"erf", 43},   {"logistic", 44},  {"aq", 45},        {"lt", 46},        {"le", 47},         {"gt", 48},
       {"ge", 49},    {"if", 50},        {"pdiv", 51},      {"plog", 52},      {"psqrt", 53},      {"pinv", 54},
       {"ppow", 55},  {"loose_div", 56}, {"loose_inv", 57}, {"loose_log", 58}, {"loose_sqrt", 59}, {"loose_pow", 60},
-      {"zdiv", 61},      {"lt_sign", 62},   {"le_sign", 63},   {"gt_sign", 64},     {"ge_sign", 65}};
+      {"zdiv", 61},  {"lt_sign", 62},   {"le_sign", 63},   {"gt_sign", 64},   {"ge_sign", 65}};
   for (const auto& [name, code] : codes) {
     const std::optional<Op> op = findOp(name);
     ASSERT_TRUE(op) << name;

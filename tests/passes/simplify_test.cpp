@@ -119,11 +119,11 @@ void holdsInRealArithmetic(const Rule& rule) {
 
 int weightOf(Op op) {
   static const std::map<Op, int> light = {
-      {Op::kAdd, 3},  {Op::kSub, 4},  {Op::kMul, 2},  {Op::kNeg, 2},   {Op::kAbs, 2},   {Op::kSquare, 2},
-      {Op::kCube, 3}, {Op::kInv, 7},  {Op::kDiv, 8},  {Op::kSqrt, 8},  {Op::kPsqrt, 8}, {Op::kLooseSqrt, 9},
-      {Op::kMin, 3},  {Op::kMax, 3},  {Op::kLt, 2},   {Op::kLe, 2},    {Op::kGt, 3},    {Op::kGe, 3},
-      {Op::kLtSign, 3}, {Op::kLeSign, 3}, {Op::kGtSign, 3}, {Op::kGeSign, 3},
-      {Op::kIf, 3},   {Op::kSign, 3}, {Op::kCeil, 3}, {Op::kFloor, 3}, {Op::kRound, 3}, {Op::kFma, 6}};
+      {Op::kAdd, 3},    {Op::kSub, 4},    {Op::kMul, 2},    {Op::kNeg, 2},    {Op::kAbs, 2},   {Op::kSquare, 2},
+      {Op::kCube, 3},   {Op::kInv, 7},    {Op::kDiv, 8},    {Op::kSqrt, 8},   {Op::kPsqrt, 8}, {Op::kLooseSqrt, 9},
+      {Op::kMin, 3},    {Op::kMax, 3},    {Op::kLt, 2},     {Op::kLe, 2},     {Op::kGt, 3},    {Op::kGe, 3},
+      {Op::kLtSign, 3}, {Op::kLeSign, 3}, {Op::kGtSign, 3}, {Op::kGeSign, 3}, {Op::kIf, 3},    {Op::kSign, 3},
+      {Op::kCeil, 3},   {Op::kFloor, 3},  {Op::kRound, 3},  {Op::kFma, 6}};
   static const std::map<Op, int> heavy = {{Op::kPow, 60}, {Op::kLoosePow, 60}, {Op::kAtan2, 40}};
   if (const auto found = light.find(op); found != light.end()) return found->second;
   if (const auto found = heavy.find(op); found != heavy.end()) return found->second;
