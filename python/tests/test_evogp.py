@@ -32,7 +32,8 @@ MEANINGS = {
 @pytest.fixture(scope="module")
 def adapter():
     if HAS_EVOGP:
-        return srjit.evogp
+        yield srjit.evogp
+        return
     modules = {name: types.ModuleType(name) for name in ("evogp", "evogp.problem", "evogp.tree", "evogp.tree.utils")}
     modules["evogp"].problem, modules["evogp"].tree = modules["evogp.problem"], modules["evogp.tree"]
     modules["evogp.problem"].SymbolicRegression = type("SymbolicRegression", (), {})

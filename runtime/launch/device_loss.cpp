@@ -186,7 +186,7 @@ void DeviceLoss::Work::putTables() {
   column_map_ = std::bit_cast<CUdeviceptr>(map.data());
 }
 
-Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceLossOutputs& out) const {
+Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceLossOutputs& out) {
   if (population.expressions > options_.expressions) {
     return invalid(fmt::format("{} expressions, expected at most {}", population.expressions, options_.expressions));
   }
@@ -216,7 +216,10 @@ Status DeviceLoss::Work::check(const DevicePopulation& population, const DeviceL
       return invalid(
           fmt::format("{} at {:#x}, expected a multiple of {} bytes", array.what, array.address, array.alignment));
     }
+    // Asking the driver takes microseconds; arrays are mostly those of the call before.
+    if (std::ranges::find(known_, array.address) != known_.end()) continue;
     if (Status own = checkOwner(array.what, queue_, {.pointer = array.address}); !own) return own;
+    known_[next_known_++ % known_.size()] = array.address;
   }
   return okStatus();
 }
@@ -258,6 +261,7 @@ Status DeviceLoss::Work::put(const DevicePopulation& population, const DeviceLos
   for (std::size_t first = 0; first < population.expressions; first += part_) {
     trees.first = first;
     trees.expressions = static_cast<std::uint32_t>(std::min(part_, population.expressions - first));
+    trees.lanes_of_warp = lanesOfWarp(trees.expressions, queue_.cuda->limits().multiprocessors);
     if (out.faults != 0) trees.faults = pointer<DeviceFault>(out.faults + first);
     losses.faults = trees.faults;
     losses.expressions = trees.expressions;
@@ -272,11 +276,11 @@ void DeviceLoss::Work::submitPart(const BorrowedStream& stream, const TreeArgume
                                   const LossArguments& losses) {
   const std::uint32_t count = trees.expressions;
   stream.fill(std::bit_cast<CUdeviceptr>(trees.counts), 0, sizeof(TreeCounts));
-  const unsigned lanes = lanesOfBlock(trees.most_tokens);
+  const unsigned lanes = lanesOfBlock(trees.most_tokens, trees.lanes_of_warp);
   stream.launch({.kernel = trees_.get(),
                  .grid_x = toUnsigned(ceilDivide(count, lanes)),
-                 .block_threads = lanes,
-                 .shared_bytes = treesSharedBytes(trees.most_tokens),
+                 .block_threads = threadsOf(lanes, trees.lanes_of_warp),
+                 .shared_bytes = treesSharedBytes(trees.most_tokens, lanes),
                  .arguments = addressesOf(trees)});
 
   const DeviceRows& rows = deviceDataOf(data_.state()).layout();

@@ -1,6 +1,9 @@
 // The work of a DeviceLoss on one GPU.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "compiler/interpreter/lanes/arguments.h"
@@ -36,7 +39,7 @@ class DeviceLoss::Work {
   void takeMemory();
   void putTables();
   Status put(const DevicePopulation& population, const DeviceLossOutputs& out, std::uint64_t stream);
-  Status check(const DevicePopulation& population, const DeviceLossOutputs& out) const;
+  Status check(const DevicePopulation& population, const DeviceLossOutputs& out);
   void submitPart(const BorrowedStream& stream, const TreeArguments& population, const LossArguments& out);
 
   std::shared_ptr<KernelStore> store_;
@@ -53,7 +56,9 @@ class DeviceLoss::Work {
   Kernel trees_, losses_, interpreter_, totals_;
   DeviceBuffer tables_, memory_;
   CUdeviceptr column_map_ = 0, sums_ = 0, total_sums_ = 0;
-  TreeArguments arguments_{};  ///< but for the population
+  TreeArguments arguments_{};              ///< but for the population
+  std::array<std::uint64_t, 16> known_{};  ///< addresses of the last calls, which are of this device
+  std::size_t next_known_ = 0;
 };
 
 }  // namespace srjit

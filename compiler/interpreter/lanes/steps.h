@@ -11,9 +11,9 @@ namespace srjit {
 
 /// An expression that was checked.
 struct CheckedTree {
-  std::uint64_t begin = 0;      ///< its first token among all
-  std::uint32_t tokens = 0;     ///< 0 with a fault
-  std::uint32_t numbers = 0;    ///< tokens that are constants or parameters
+  std::uint64_t begin = 0;    ///< its first token among all
+  std::uint32_t tokens = 0;   ///< 0 with a fault
+  std::uint32_t numbers = 0;  ///< tokens that are constants or parameters
   DeviceFault fault = DeviceFault::kNone;
 };
 
