@@ -261,7 +261,6 @@ Status DeviceLoss::Work::put(const DevicePopulation& population, const DeviceLos
   for (std::size_t first = 0; first < population.expressions; first += part_) {
     trees.first = first;
     trees.expressions = static_cast<std::uint32_t>(std::min(part_, population.expressions - first));
-    trees.lanes_of_warp = lanesOfWarp(trees.expressions, queue_.cuda->limits().multiprocessors);
     if (out.faults != 0) trees.faults = pointer<DeviceFault>(out.faults + first);
     losses.faults = trees.faults;
     losses.expressions = trees.expressions;
@@ -276,11 +275,11 @@ void DeviceLoss::Work::submitPart(const BorrowedStream& stream, const TreeArgume
                                   const LossArguments& losses) {
   const std::uint32_t count = trees.expressions;
   stream.fill(std::bit_cast<CUdeviceptr>(trees.counts), 0, sizeof(TreeCounts));
-  const unsigned lanes = lanesOfBlock(trees.most_tokens, trees.lanes_of_warp);
+  const unsigned lanes = lanesOfBlock(trees.most_tokens);
   stream.launch({.kernel = trees_.get(),
                  .grid_x = toUnsigned(ceilDivide(count, lanes)),
-                 .block_threads = threadsOf(lanes, trees.lanes_of_warp),
-                 .shared_bytes = treesSharedBytes(trees.most_tokens, lanes),
+                 .block_threads = lanes,
+                 .shared_bytes = treesSharedBytes(trees.most_tokens),
                  .arguments = addressesOf(trees)});
 
   const DeviceRows& rows = deviceDataOf(data_.state()).layout();

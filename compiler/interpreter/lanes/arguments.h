@@ -1,10 +1,8 @@
 // The kernels that encode a population in a GPU's memory (ir/population.h), and that finish its losses. The host takes
 // no part: programs get their places by atomic additions, and the interpreter runs them in the order of these.
 //
-// Kernel `srjit_encode_trees`: TreeArguments. A lane for each expression: the first `lanes_of_warp` threads of each
-// warp, fewer than all where expressions are few, since the lanes of a warp wait for what the others do. Blocks of
-// threadsOf() threads, with lanesOfBlock() lanes; a grid in x only, dynamic shared memory of treesSharedBytes().
-// `counts` are 0 before. A block
+// Kernel `srjit_encode_trees`: TreeArguments. A thread for each expression; blocks of lanesOfBlock() threads, a grid in
+// x only, dynamic shared memory of treesSharedBytes(). `counts` are 0 before. A block
 //
 //   checks    finds the end and the fault of each expression
 //   sorts     expressions by length, so that the lanes of a warp take as many steps
@@ -20,7 +18,6 @@
 #include <type_traits>
 
 #include "compiler/interpreter/encoder.h"
-#include "compiler/target/architecture.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "ir/population.h"
@@ -63,8 +60,7 @@ struct TreeArguments {
   std::uint64_t first;  ///< the number of the first expression; arrays are those of all
   std::uint32_t expressions;
   std::uint32_t most_tokens;
-  std::uint32_t columns;        ///< of the data; column v is staged as column v
-  std::uint32_t lanes_of_warp;  ///< kLeastLanesOfWarp to 32, a power of two
+  std::uint32_t columns;  ///< of the data; column v is staged as column v
   Precision values_type;
   Notation notation;
   // What an expression may have.
@@ -93,25 +89,15 @@ constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes
 }
 /// What every device has for a block.
 inline constexpr std::size_t kMostTreesSharedBytes = std::size_t{64} << 10;
-inline constexpr unsigned kMostTreesThreads = 256, kLeastLanesOfWarp = 4;
-/// Expressions of a block: a power of two, as many as shared memory and threads allow.
-constexpr unsigned lanesOfBlock(std::uint32_t most_tokens, unsigned lanes_of_warp = kWarpLanes) noexcept {
-  unsigned lanes = kMostTreesThreads / kWarpLanes * lanes_of_warp;
+/// Threads of a block: a power of two, as many as that allows.
+constexpr unsigned lanesOfBlock(std::uint32_t most_tokens) noexcept {
+  unsigned lanes = 256;
   while (treesSharedBytes(most_tokens, lanes) > kMostTreesSharedBytes) lanes /= 2;
   return lanes;
 }
-static_assert(lanesOfBlock(kMostDeviceTokens) >= kLengthGroups && lanesOfBlock(1, kLeastLanesOfWarp) >= kLengthGroups);
-/// Threads of a block of these.
-constexpr unsigned threadsOf(unsigned lanes, unsigned lanes_of_warp) noexcept {
-  return lanes / lanes_of_warp * kWarpLanes;
-}
-/// For so many expressions: as few as give every multiprocessor the warps that it has registers for. On an H200, 10,000
-/// trees of EvoGP then took 155 us with 32 lanes (docs/history/experiments.md).
-constexpr unsigned lanesOfWarp(std::size_t expressions, unsigned multiprocessors) noexcept {
-  constexpr std::size_t kWarps = 16;
-  unsigned lanes = kLeastLanesOfWarp;
-  while (lanes < kWarpLanes && expressions >= 2 * lanes * kWarps * multiprocessors) lanes *= 2;
-  return lanes;
+static_assert(lanesOfBlock(kMostDeviceTokens) >= kLengthGroups);
+constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens) noexcept {
+  return treesSharedBytes(most_tokens, lanesOfBlock(most_tokens));
 }
 
 /// Of unscaled losses that kernels have (isInKernels()), of ordinary data.

@@ -14,7 +14,7 @@ namespace {
 
 // As a block of the kernel, but that lanes of one group of lengths keep their order.
 void encodeBlock(const TreeArguments& arguments, std::uint32_t block) {
-  const std::uint32_t lanes = lanesOfBlock(arguments.most_tokens, arguments.lanes_of_warp), first = block * lanes;
+  const std::uint32_t lanes = lanesOfBlock(arguments.most_tokens), first = block * lanes;
   std::vector<CheckedTree> trees(lanes);
   for (std::uint32_t lane = 0; lane < lanes && first + lane < arguments.expressions; ++lane) {
     trees[lane] = checkTree(arguments, first + lane);
@@ -72,9 +72,9 @@ class TreesModel final : public KernelModel {
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
     auto of = structOf<TreeArguments>(launch);
-    const unsigned lanes = lanesOfBlock(of.most_tokens, of.lanes_of_warp), threads = threadsOf(lanes, of.lanes_of_warp);
-    requireOfModel(launch.block == std::array<unsigned, 3>{threads, 1, 1}, "a block of {} threads", launch.block[0]);
-    requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens, lanes), "{} bytes of shared memory",
+    const unsigned lanes = lanesOfBlock(of.most_tokens);
+    requireOfModel(launch.block == std::array<unsigned, 3>{lanes, 1, 1}, "a block of {} threads", launch.block[0]);
+    requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens), "{} bytes of shared memory",
                    launch.shared_bytes);
     requireOfModel(launch.grid[0] == ceilDivide(of.expressions, lanes), "{} blocks", launch.grid[0]);
     const auto bytes = [](Precision precision) { return static_cast<std::size_t>(bytesOf(precision)); };

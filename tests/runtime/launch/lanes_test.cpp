@@ -34,7 +34,6 @@ struct Launch {
       : table_of(table) {
     arguments.most_tokens = most_tokens;
     arguments.columns = kTestColumns;
-    arguments.lanes_of_warp = kWarpLanes;
     arguments.values_type = Precision::kF64;
     arguments.notation = notation;
     arguments.precision = table.spec().precision;
@@ -74,7 +73,7 @@ struct Launch {
     arguments.program_offsets = program_offsets.data();
     arguments.numbers = numbers.data();
     arguments.faults = faults.data();
-    const unsigned lanes = lanesOfBlock(arguments.most_tokens, arguments.lanes_of_warp);
+    const unsigned lanes = lanesOfBlock(arguments.most_tokens);
     std::vector<std::uint32_t> blocks((count + lanes - 1) / lanes);
     std::iota(blocks.begin(), blocks.end(), 0U);
     if (backwards) std::ranges::reverse(blocks);
@@ -223,8 +222,6 @@ TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocks) {
     one.add(expression);
     other.add(expression);
   }
-  // Few lanes of a warp make smaller blocks.
-  other.arguments.lanes_of_warp = kLeastLanesOfWarp;
   one.run();
   other.run(true);
   const auto programs = one.written(), others = other.written();
