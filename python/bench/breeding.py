@@ -41,7 +41,7 @@ def table(rows):
 
 
 def algorithm_of(trees, max_len, functions=FUNCTIONS):
-    descriptor = GenerateDescriptor(max_tree_len=max_len, input_len=4, output_len=1, using_funcs=functions, max_layer_cnt=6,
+    descriptor = GenerateDescriptor(max_tree_len=max_len, input_len=4, output_len=1, using_funcs=functions, max_layer_cnt=6, layer_leaf_prob=0.12,
                                     const_samples=[-1.0, -0.5, 0.5, 1.0, 2.0])
     return GeneticProgramming(
         initial_forest=Forest.random_generate(pop_size=trees, descriptor=descriptor), crossover=DefaultCrossover(),
@@ -70,8 +70,7 @@ def compare(found, of_evogp):
 def measure(trees, rows, count, max_len=64):
     torch.manual_seed(trees + rows)
     X, y = table(rows)
-    ours = {"all functions": srjit.evogp.SymbolicRegression(datapoints=X, labels=y),
-            "these functions": srjit.evogp.SymbolicRegression(datapoints=X, labels=y, using_funcs=FUNCTIONS)}
+    problem = srjit.evogp.SymbolicRegression(datapoints=X, labels=y)
     algorithm = algorithm_of(trees, max_len)
     forest = algorithm.forest
     sizes = forest.batch_subtree_size[:, 0].float()
@@ -81,9 +80,7 @@ def measure(trees, rows, count, max_len=64):
         row[f"EvoGP, {mode}"] = milliseconds(lambda problem=problem: problem.evaluate(forest), count)
     mode = min(MODES, key=lambda mode: row[f"EvoGP, {mode}"])
     row["EvoGP"] = row[f"EvoGP, {mode}"]
-    for name, problem in ours.items():
-        row[f"sr-jit, {name}"] = milliseconds(lambda problem=problem: problem.evaluate(forest), count)
-    problem = ours["these functions"]
+    row["sr-jit"] = milliseconds(lambda: problem.evaluate(forest), count)
     codes = srjit.evogp.codes_of(forest.batch_node_type, forest.batch_node_value, problem._table)
     losses, out = problem._losses["mse"], torch.empty(trees, device="cuda")
     row["sr-jit, codes to losses"] = milliseconds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -367,14 +367,14 @@ class Engine:
         arguments = (self._engine, *arrays, prefix, self._data_of(data, None), numbers, *words)
         return _core_call(waits, "loss_of_arrays", arguments, lambda result: _losses(result, None))
 
-    def device_loss(self, data: Dataset, expressions: int, operators: Sequence[str] | None = None, *,
+    def device_loss(self, data: Dataset, expressions: int, operators: Iterable[str] | None = None, *,
                     most_tokens: int = 64, loss: str = "mse", nan: str = "propagate", device_bytes: int = 0) -> DeviceLoss:
         """Prepares to evaluate generations that a system breeds in the memory of the engine's GPU.
 
         Args:
             data: A data set that the GPU holds, with a target.
             expressions: Those of a generation, at most.
-            operators: Names of the operators that expressions may have; few make it quicker. None: all.
+            operators: Names of the operators that expressions may have. None: all. Others are a fault.
             most_tokens: Tokens of an expression, at most: 1 to 256.
             loss: A loss of errors that are not scaled, such as ``"mse"``, ``"rmse"``, ``"mae"`` and ``"nmse"``.
             nan: As of `loss`.

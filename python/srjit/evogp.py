@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from ._device import MOST_TOKENS, DeviceLoss
@@ -36,8 +36,6 @@ class SymbolicRegression(evogp.problem.SymbolicRegression):
 
     Args:
         *args, **kwargs: As of EvoGP's class. ``execute_mode`` is not used.
-        using_funcs: The functions that trees may have, by EvoGP's names: those of the descriptor. Few make evaluation
-            quicker; a tree with another one has the fitness NaN. None: all.
         math: As of `srjit.Engine`. EvoGP itself is compiled with approximate instructions.
 
     A fitness is the negative mean of squared errors (of absolute ones with ``use_MSE=False``), as EvoGP has it, up to
@@ -46,24 +44,19 @@ class SymbolicRegression(evogp.problem.SymbolicRegression):
     the host.
 
     Raises:
-        ValueError: An unknown function, labels of several outputs.
+        ValueError: A function of EvoGP that sr-jit does not know, labels of several outputs.
     """
 
-    def __init__(self, *args: Any, using_funcs: Iterable[str] | None = None, math: str = "fast", **kwargs: Any):
+    def __init__(self, *args: Any, math: str = "fast", **kwargs: Any):
         super().__init__(*args, **kwargs)
         points, labels = self.datapoints, self.labels
         if labels.ndim == 2 and labels.shape[1] != 1:
             raise ValueError(f"the labels have {labels.shape[1]} outputs, expected 1")
-        self._functions = list(FUNCS_NAMES if using_funcs is None else using_funcs)
-        for name in self._functions:
-            if name not in _OPERATORS or name not in FUNCS_NAMES:
-                known = ", ".join(name for name in FUNCS_NAMES if name in _OPERATORS)
-                raise ValueError(f"the function {name!r} of EvoGP has no operator here; using_funcs may have {known}")
         self.engine = Engine(f"cuda:{points.device.index or 0}", precision="f32", math=math)
         # By columns, which an engine reads fastest.
         columns = points.float().t().contiguous().t()
         self.data = self.engine.upload(columns, labels.float().reshape(-1))
-        self._table = _codes(points.shape[1], self._functions).to(points.device)
+        self._table = _codes(points.shape[1], FUNCS_NAMES).to(points.device)
         self._losses: dict[str, DeviceLoss] = {}
 
     def evaluate(self, forest: Forest, use_MSE: bool = True) -> torch.Tensor:
@@ -88,8 +81,8 @@ class SymbolicRegression(evogp.problem.SymbolicRegression):
     def _loss_of(self, name: str, trees: int, most_tokens: int) -> DeviceLoss:
         found = self._losses.get(name)
         if found is None or found.expressions < trees:
-            operators = [_OPERATORS[function] for function in self._functions]
-            found = self.engine.device_loss(self.data, trees, operators, most_tokens=min(most_tokens, MOST_TOKENS), loss=name)
+            found = self.engine.device_loss(self.data, trees, _OPERATORS.values(), most_tokens=min(most_tokens, MOST_TOKENS),
+                                            loss=name)
             self._losses[name] = found
         return found
 
@@ -113,15 +106,18 @@ def codes_of(types: torch.Tensor, values: torch.Tensor, table: torch.Tensor) -> 
     return table.reshape(-1)[places.add_(types.clamp(0, table.shape[0] - 1), alpha=table.shape[1])]
 
 
-def _codes(columns: int, functions: Iterable[str]) -> torch.Tensor:
+def _codes(columns: int, functions: Sequence[str]) -> torch.Tensor:
     """int32, by type of node and number: the codes of variables, constants and functions; the last row is no type."""
+    unknown = [name for name in functions if name not in _OPERATORS]
+    if unknown:
+        raise ValueError(f"functions of EvoGP that have no operator here: {', '.join(unknown)}")
     # One more than there are, for numbers that are too large.
-    width = max(columns, len(FUNCS_NAMES)) + 1
+    width = max(columns, len(functions)) + 1
     table = torch.full((NType.TFUNC + 2, width), _NO_OPERATOR, dtype=torch.int32)
     table[NType.VAR, :columns] = VARIABLE - torch.arange(columns, dtype=torch.int32)
     table[NType.CONST] = CONSTANT
     types = {1: NType.UFUNC, 2: NType.BFUNC, 3: NType.TFUNC}
-    for name in functions:
+    for number, name in enumerate(functions):
         op = ops[_OPERATORS[name]]
-        table[types[op.arity], FUNCS_NAMES.index(name)] = op.code
+        table[types[op.arity], number] = op.code
     return table

@@ -1,5 +1,9 @@
 """Losses of expressions that are in a GPU's memory. Those marked so: on a machine with a GPU, SRJIT_TEST_DEVICE=cuda:0."""
 
+import pathlib
+import runpy
+import sys
+
 import numpy as np
 import pytest
 import srjit
@@ -163,6 +167,16 @@ def test_what_does_not_fit_is_an_error(gpu, near_data):
                                (lambda: gpu.loss((codes, constants, offsets), near_data, [1.0]), ValueError, "among their constants")):
         with pytest.raises(kind, match=message):
             bad()
+
+
+@needs_gpu
+def test_the_example_of_breeding_finds_its_law(capsys):
+    pytest.importorskip("torch")
+    try:
+        runpy.run_path(str(pathlib.Path(__file__).resolve().parents[2] / "docs/examples/breed.py"))
+    finally:
+        sys.modules["torch"].set_default_device(None)
+    assert float(capsys.readouterr().out.split()[0]) < 0.05
 
 
 def test_a_processor_has_none(engine, data):

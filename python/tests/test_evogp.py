@@ -63,12 +63,15 @@ def test_functions_compute_what_evogps_do(adapter, engine, name):
 
 
 def test_other_nodes_are_no_operators(adapter):
-    table = adapter._codes(2, ["+"])
+    table = adapter._codes(2, FUNCTIONS)
     kinds = torch.tensor([0, 0, 0, 1, 3, 3, 2, 130, -5, 4], dtype=torch.int16)
-    values = torch.tensor([0, 1, 2, 7.25, 1, 2, 14, 14, 0, float("nan")], dtype=torch.float32)
+    values = torch.tensor([0, 1, 2, 7.25, 1, 14, 14, 14, 0, 99], dtype=torch.float32)
     none = 2**15 - 1
-    expected = [srjit.VARIABLE, srjit.VARIABLE - 1, none, 0, srjit.ops["add"].code, none, none, none, srjit.VARIABLE, none]
+    add, sin = srjit.ops["add"].code, srjit.ops["sin"].code
+    expected = [srjit.VARIABLE, srjit.VARIABLE - 1, none, 0, add, none, sin, none, srjit.VARIABLE, none]
     assert adapter.codes_of(kinds, values, table).tolist() == expected
+    with pytest.raises(ValueError, match="no operator here: nothing, sinc"):
+        adapter._codes(2, ["+", "nothing", "sinc"])
 
 
 needs_evogp = pytest.mark.skipif(not HAS_EVOGP, reason="needs EvoGP and a GPU")
@@ -121,7 +124,5 @@ def test_what_does_not_fit_is_an_error(adapter):
     X = torch.ones((10, 2), device=DEVICE)
     with pytest.raises(ValueError, match="2 outputs"):
         adapter.SymbolicRegression(datapoints=X, labels=X)
-    with pytest.raises(ValueError, match="'nothing' of EvoGP has no operator"):
-        adapter.SymbolicRegression(datapoints=X, labels=X[:, :1], using_funcs=["+", "nothing"])
     with pytest.raises(TypeError, match="expected a Forest"):
         adapter.SymbolicRegression(datapoints=X, labels=X[:, :1]).evaluate([1])
