@@ -51,6 +51,44 @@ class PendingParts final : public Pending<Losses>::State {
   const std::size_t expressions_;
 };
 
+/// A population that the device encodes, but for expressions that are left to the host.
+class PendingAsWritten final : public Pending<Losses>::State {
+ public:
+  /// `left` is null if there are no others.
+  PendingAsWritten(std::unique_ptr<Flight> flight, std::vector<std::uint32_t> numbers,
+                   std::optional<Pending<Losses>> left)
+      : flight_(std::move(flight)), numbers_(std::move(numbers)), left_(std::move(left)) {}
+
+  bool ready() override { return flight_->ready() && (!left_ || left_->ready()); }
+  void wait() override {
+    flight_->wait();
+    if (left_) left_->wait();
+  }
+  Result<Losses> result() override {
+    return guarded([&]() -> Result<Losses> {
+      Result<Losses> all = flight_->finish();
+      if (!all || !left_) return all;
+      Result<Losses> left = std::move(*left_).result();
+      if (!left) return left;
+      for (std::size_t i = 0; i < numbers_.size(); ++i) {
+        all->values[numbers_[i]] = left->values[i];
+        all->valid_rows[numbers_[i]] = left->valid_rows[i];
+      }
+      for (Failure& failure : left->failures) {
+        failure.expression = numbers_[failure.expression];
+        all->failures.push_back(std::move(failure));
+      }
+      std::ranges::sort(all->failures, {}, &Failure::expression);
+      return all;
+    });
+  }
+
+ private:
+  std::unique_ptr<Flight> flight_;
+  std::vector<std::uint32_t> numbers_;
+  std::optional<Pending<Losses>> left_;
+};
+
 /// Prepares and submits the parts. All of its arguments must outlive it.
 class PopulationLoss {
  public:
@@ -64,6 +102,39 @@ class PopulationLoss {
     options.tier = options.tier.value_or(engine_->options.tier);
     options.expected_rows = data.rows();
     options.data = &data;
+    if (!deadline_.canEnd() && engine_->executor->encodesAsWritten(population, data, loss_, options)) {
+      if (auto pending = runAsWritten(population, data, options)) return std::move(*pending);
+    }
+    return runInParts(population, data, std::move(options));
+  }
+
+ private:
+  /// Nothing where the device does not take the data.
+  std::optional<Result<Pending<Losses>>> runAsWritten(const PopulationView& population, const Dataset& data,
+                                                      const CompileOptions& options) {
+    const PopulationSurvey found = survey(population, data.columns(), engine_->options.limits.max_nodes);
+    if (2 * found.left.size() > population.size()) return {};
+    if (Status counted = checkParameterCount(parameters_.size(), found.parameters()); !counted) {
+      return Result<Pending<Losses>>(std::move(counted).error());
+    }
+    auto flight = engine_->executor->startAsWritten(population, found, data, parameters_, loss_);
+    if (!flight) {
+      if (flight.error().code == Errc::kUnsupported) return {};
+      return Result<Pending<Losses>>(std::move(flight).error());
+    }
+    std::optional<Pending<Losses>> left;
+    if (!found.left.empty()) {
+      const LeftExpressions of_host = leftOf(population, found, parameters_);
+      Result<Pending<Losses>> pending =
+          PopulationLoss(engine_, of_host.parameters, loss_, deadline_).runInParts(of_host.view(), data, options);
+      if (!pending) return pending;
+      left = std::move(*pending);
+    }
+    return Result<Pending<Losses>>(
+        Pending<Losses>(std::make_unique<PendingAsWritten>(std::move(*flight), found.left, std::move(left))));
+  }
+
+  Result<Pending<Losses>> runInParts(const PopulationView& population, const Dataset& data, CompileOptions options) {
     data_ = data;
     // A loss of graphs is derived from the tokens: it needs no code of the expressions' values.
     if (isOfGraphs(loss_, data.state())) {
@@ -97,7 +168,6 @@ class PopulationLoss {
     return Pending<Losses>(std::make_unique<PendingParts>(std::move(flights), next_expression_));
   }
 
- private:
   /// A part between its steps.
   struct Draft {
     std::size_t first_expression, first_parameter;

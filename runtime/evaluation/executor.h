@@ -19,6 +19,7 @@
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
+#include "runtime/evaluation/survey.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/results.h"
@@ -150,6 +151,21 @@ class Executor {
     auto flight = start(std::move(task));
     if (!flight) return std::move(flight).error();
     return (*flight)->finish();
+  }
+
+  /// Whether this executor encodes populations on its device that are evaluated once, as they are written.
+  virtual bool encodesAsWritten(const PopulationView& /*population*/, const Dataset& /*data*/,
+                                const LossOptions& /*loss*/, const CompileOptions& /*options*/) const {
+    return false;
+  }
+  /// Starts the losses of such a one. The population and the parameters are read before this returns; losses of the
+  /// expressions that the survey leaves to the host are unspecified. Errors: kUnsupported where the data have too many
+  /// columns for it.
+  virtual Result<std::unique_ptr<Flight>> startAsWritten(const PopulationView& /*population*/,
+                                                         const PopulationSurvey& /*survey*/, const Dataset& /*data*/,
+                                                         std::span<const double> /*parameters*/,
+                                                         const LossOptions& /*loss*/) {
+    return Error{Errc::kUnsupported, "populations as they are written, on a processor", {}};
   }
 
   /// As Engine::deviceLoss(), of data that checkLoss() accepts.

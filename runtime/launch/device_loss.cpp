@@ -35,7 +35,7 @@ Status checkOptions(const DeviceLossOptions& options, const Dataset::State& data
     return invalid(fmt::format("{} expressions, expected fewer than 2^32", options.expressions));
   }
   if (options.operators.empty()) return invalid("no operators that expressions may have");
-  if (isOfGraphs(options.loss, data) || infoOf(options.loss.kind).isScaled()) {
+  if (!DeviceLoss::Work::takes(options.loss, data)) {
     const std::string_view name = options.loss.custom ? "custom" : infoOf(options.loss.kind).name;
     return unsupported(fmt::format(
         "the loss {} of expressions on a device: expected one of plain errors, as mse, rmse, mae or nmse", name));
@@ -45,37 +45,49 @@ Status checkOptions(const DeviceLossOptions& options, const Dataset::State& data
 
 }  // namespace
 
-DeviceLoss::Work::Work(std::shared_ptr<KernelStore> store, Dataset data, const DeviceLossOptions& options)
+DeviceLoss::Work::Work(std::shared_ptr<KernelStore> store, Dataset data, const DeviceLossOptions& options,
+                       std::vector<std::uint32_t> columns)
     : store_(std::move(store)),
       queue_(store_->queue()),
       data_(std::move(data)),
       options_(options),
+      columns_(std::move(columns)),
       element_(static_cast<std::size_t>(bytesOf(store_->precision()))),
-      spec_(lossSpec(options.loss, data_.state().has_weights)) {}
+      spec_(lossSpec(options.loss, data_.state().has_weights)) {
+  if (!columns_.empty()) return;
+  columns_.resize(data_.columns());
+  std::iota(columns_.begin(), columns_.end(), 0U);
+}
 
 Result<std::shared_ptr<DeviceLoss::Work>> DeviceLoss::Work::create(std::shared_ptr<KernelStore> store, Dataset data,
-                                                                   const DeviceLossOptions& options) {
+                                                                   const DeviceLossOptions& options,
+                                                                   std::vector<std::uint32_t> columns) {
   const Dataset::State& state = data.state();
   if (Status valid = checkOptions(options, state); !valid) return std::move(valid).error();
   const DeviceLimits& limits = store->queue().cuda->limits();
   const InterpreterLimits most(limits, store->precision());
-  if (state.columns > most.columns) {
+  const std::size_t staged = columns.empty() ? state.columns : columns.size();
+  if (staged > most.columns) {
     return unsupported(
         fmt::format("{} columns, but expressions on a device take at most {} here; leave out those that "
                     "no expression has",
-                    state.columns, most.columns));
+                    staged, most.columns));
   }
   if (deviceDataOf(state).isStreamed()) {
     return unsupported("data that the GPU's memory does not hold; use Engine::loss(), or fewer rows");
   }
-  std::shared_ptr<Work> work(new Work(std::move(store), std::move(data), options));
+  std::shared_ptr<Work> work(new Work(std::move(store), std::move(data), options, std::move(columns)));
   work->takeMemory();
   if (Status taken = work->takeKernels(); !taken) return std::move(taken).error();
   return work;
 }
 
+bool DeviceLoss::Work::takes(const LossOptions& loss, const Dataset::State& data) {
+  return !isOfGraphs(loss, data) && !infoOf(loss.kind).isScaled();
+}
+
 DeviceLoss::Work::~Work() {
-  if (queue_.cuda->isForked()) return;
+  if (is_done_ || queue_.cuda->isForked()) return;
   const CurrentContext current(*queue_.cuda, std::nothrow);
   queue_.cuda->driver().cuCtxSynchronize();
 }
@@ -126,17 +138,17 @@ Status DeviceLoss::Work::takeKernels() {
   code_.family = familyOf(options_.operators);
   code_.most_tokens = roomForPrograms(options_.most_tokens, 1);
   code_.sections = {{.programs = static_cast<std::uint32_t>(part_),
-                     .staged_columns = static_cast<std::uint32_t>(data.columns),
+                     .staged_columns = static_cast<std::uint32_t>(columns_.size()),
                      .slots = kLaneSlots}};
   geometry_ = chooseGeometry(code_, code_.sections[0], data.rows, precision, queue_.cuda->limits());
   const std::size_t per_block = geometry_.programs_per_warp * std::size_t{kBlockWarps} / geometry_.row_warps;
-  shared_bytes_ = interpreterSharedBytes(precision, geometry_, data.columns, kLaneSlots,
+  shared_bytes_ = interpreterSharedBytes(precision, geometry_, columns_.size(), kLaneSlots,
                                          code_.mostTokens(code_.sections[0], per_block));
   if (const std::size_t most = queue_.cuda->limits().shared_bytes_per_block; shared_bytes_ > most) {
     return unsupported(
         fmt::format("{} columns and expressions of {} tokens take {} bytes of shared memory, but blocks "
                     "have at most {}; use fewer of either",
-                    data.columns, options_.most_tokens, shared_bytes_, most));
+                    columns_.size(), options_.most_tokens, shared_bytes_, most));
   }
   const auto interpreter =
       store_->interpreter({code_.family, geometry_.rows_per_thread}, {spec_, deviceDataOf(data).isStrided()});
@@ -154,7 +166,7 @@ Status DeviceLoss::Work::takeKernels() {
 
   putTables();
   arguments_.most_tokens = options_.most_tokens;
-  arguments_.columns = static_cast<std::uint32_t>(data.columns);
+  arguments_.columns = static_cast<std::uint32_t>(columns_.size());
   arguments_.precision = precision;
   arguments_.math = store_->math();
   arguments_.sums = pointer<std::byte>(sums_);
@@ -163,14 +175,12 @@ Status DeviceLoss::Work::takeKernels() {
   return okStatus();
 }
 
-// The handlers of the interpreter, which operators expressions may have, and the columns, which are staged as they are.
+// The handlers of the interpreter, which operators expressions may have, and the columns.
 void DeviceLoss::Work::putTables() {
   std::vector<std::uint8_t> is_allowed(kOpCount);
   for (const Op op : options_.operators) is_allowed[static_cast<std::size_t>(op)] = 1;
-  std::vector<std::uint32_t> columns(data_.columns());
-  std::iota(columns.begin(), columns.end(), 0U);
   std::span<const std::uint8_t> allowed = is_allowed;
-  std::span<const std::uint32_t> map = columns;
+  std::span<const std::uint32_t> map = columns_;
   HandlerNumbers& handlers = arguments_.handlers;
   handlers = store_->table({code_.family, geometry_.rows_per_thread}).numbers();
   const auto forEach = [&](const auto& visit) {

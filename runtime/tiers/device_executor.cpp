@@ -7,6 +7,7 @@
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/launch/device_loss.h"
+#include "runtime/launch/lane_population.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 #include "runtime/subtrees/kept.h"
@@ -93,6 +94,11 @@ class DeviceExecutor final : public Executor {
     if (task.loss) return evaluateOnGpu(std::move(task));
     return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
+  bool encodesAsWritten(const PopulationView& population, const Dataset& data, const LossOptions& loss,
+                        const CompileOptions& options) const override;
+  Result<std::unique_ptr<Flight>> startAsWritten(const PopulationView& population, const PopulationSurvey& survey,
+                                                 const Dataset& data, std::span<const double> parameters,
+                                                 const LossOptions& loss) override;
   Result<DeviceLoss> deviceLoss(const Dataset& data, const DeviceLossOptions& options) override;
   CacheStats cacheStats() const override { return store_->cache()->stats(); }
 
@@ -242,6 +248,29 @@ Result<DeviceLoss> DeviceExecutor::deviceLoss(const Dataset& data, const DeviceL
     auto work = DeviceLoss::Work::create(store_, data, options);
     if (!work) return std::move(work).error();
     return DeviceLoss(std::move(*work));
+  });
+}
+
+// Kept subtrees and calls that can be stopped have programs.
+bool DeviceExecutor::encodesAsWritten(const PopulationView& population, const Dataset& data, const LossOptions& loss,
+                                      const CompileOptions& options) const {
+  const Dataset::State& state = data.state();
+  return !options.simplify && !options.pipeline && population.size() >= LaneFlight::kLeastExpressions &&
+         population.size() <= UINT32_MAX && DeviceLoss::Work::takes(loss, state) && !deviceDataOf(state).isStreamed() &&
+         deviceDataOf(state).belongsTo(*queue_) && keptWith(state) == nullptr &&
+         selection_.interprets(population.size(), population.codes.size(), options);
+}
+
+Result<std::unique_ptr<Flight>> DeviceExecutor::startAsWritten(const PopulationView& population,
+                                                               const PopulationSurvey& survey, const Dataset& data,
+                                                               std::span<const double> parameters,
+                                                               const LossOptions& loss) {
+  return inArena([&]() -> Result<std::unique_ptr<Flight>> {
+    constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+    auto flight = LaneFlight::start(store_, data, population, survey, parameters, loss,
+                                    std::min(budget(kShareForWork), kMostBytes));
+    if (!flight) return std::move(flight).error();
+    return std::unique_ptr<Flight>(std::move(*flight));
   });
 }
 

@@ -66,6 +66,11 @@ Estimate TierSelection::estimate(std::size_t expressions, std::size_t tokens, co
   return {secondsOf(first, now, work), is_for_device ? std::min(best, mostPartsForDevice(expressions)) : best};
 }
 
+bool TierSelection::interprets(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const {
+  const ExpectedWork work = workOf(expressions, tokens, options.expected_rows, options.expected_evaluations);
+  return firstCode(*options.tier, self_test_.state(), costs(), work) == CodeKind::kInterpreted;
+}
+
 CompileOrder TierSelection::orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
                                     std::span<const std::uint32_t> range) const {
   return {.source = source, .range = range, .deadline = deadline, .filter = filter, .threads = threads_};

@@ -41,6 +41,9 @@ class TierSelection {
   /// As Executor::estimate().
   Estimate estimate(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const;
 
+  /// Whether the interpreter is the first to serve such work.
+  bool interprets(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const;
+
   DeviceCosts costs() const { return costs_.costs(); }
 
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:

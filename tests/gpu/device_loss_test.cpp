@@ -1,4 +1,5 @@
-// Losses of expressions in a GPU's memory: the bits of the same expressions from the host, and arrays that hold anything.
+// Losses of expressions in a GPU's memory: the bits of the same expressions from the host, and arrays that hold
+// anything.
 #include <bit>
 #include <cmath>
 
@@ -43,7 +44,8 @@ class DeviceLossBits : public GpuInMode {
       values.assign(count * stride, 1e300);
       for (std::size_t e = 0; e < count; ++e) {
         for (auto t = arrays.offsets[e]; t < arrays.offsets[e + 1]; ++t) {
-          const auto from = static_cast<std::size_t>(t), to = e * stride + static_cast<std::size_t>(t - arrays.offsets[e]);
+          const auto from = static_cast<std::size_t>(t),
+                     to = e * stride + static_cast<std::size_t>(t - arrays.offsets[e]);
           codes[to] = arrays.codes[from];
           values[to] = arrays.constants[from];
         }
@@ -94,11 +96,16 @@ class DeviceLossBits : public GpuInMode {
       addExpression(w, program, e, Notation::kPostfix, postfix);
       addExpression(w, program, e, Notation::kPrefix, prefix);
     }
+    // Host populations of this size go the same way.
+    const Losses of_arrays =
+        engine.loss(postfix.view(), data, w.parameters, options, {.tier = Tier::kInterpret, .simplify = false}).value();
+    expectSameLosses(of_arrays, expected, "arrays of the host, and a program");
     const struct {
       const TokenArrays& arrays;
       Notation notation;
       std::size_t stride;
-    } layouts[] = {{postfix, Notation::kPostfix, 0}, {prefix, Notation::kPrefix, 0}, {prefix, Notation::kPrefix, most_tokens}};
+    } layouts[] = {
+        {postfix, Notation::kPostfix, 0}, {prefix, Notation::kPrefix, 0}, {prefix, Notation::kPrefix, most_tokens}};
     for (const auto& layout : layouts) {
       const Written written = evaluate(loss, layout.arrays, layout.notation, layout.stride);
       std::size_t different = 0;
@@ -153,9 +160,10 @@ TEST_P(DeviceLossSanitize, ReadsNothingOutsideOfHostileArrays) {
       for (int e = 0; e <= 300; ++e) arrays.offsets.push_back(static_cast<std::int64_t>(random.below(2'500)) - 100);
       for (int t = 0; t < 2'200; ++t) {
         const bool is_wild = random.below(40) == 0;
-        arrays.codes.push_back(is_wild ? static_cast<std::int32_t>(random.next())
-                                       : (random.below(2) == 0 ? variableCode(static_cast<std::uint32_t>(random.below(6)))
-                                                               : codeOf(exactOps()[random.below(exactOps().size())])));
+        arrays.codes.push_back(is_wild
+                                   ? static_cast<std::int32_t>(random.next())
+                                   : (random.below(2) == 0 ? variableCode(static_cast<std::uint32_t>(random.below(6)))
+                                                           : codeOf(exactOps()[random.below(exactOps().size())])));
         arrays.constants.push_back(std::bit_cast<double>(random.next()));
       }
       // By offsets that lead anywhere, and one after another.
