@@ -116,8 +116,18 @@ Result<Kernel> KernelStore::totals() {
 }
 
 Result<std::shared_ptr<const Module>> KernelStore::lanes() {
+  if (auto kept = lanesIfMade()) return kept;
   const DeviceOptions made_for = options({}, 4);
-  return load(keyOfLanes(made_for, identity_), [&] { return images_->lanes(made_for); });
+  auto made = load(keyOfLanes(made_for, identity_), [&] { return images_->lanes(made_for); });
+  if (!made) return made;
+  const std::lock_guard lock(mutex_);
+  lanes_ = *made;
+  return made;
+}
+
+std::shared_ptr<const Module> KernelStore::lanesIfMade() {
+  const std::lock_guard lock(mutex_);
+  return lanes_;
 }
 
 KernelKey KernelStore::keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,

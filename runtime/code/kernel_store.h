@@ -86,8 +86,10 @@ class KernelStore {
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
 
-  /// The kernels of compiler/interpreter/lanes/arguments.h; kept as long as someone has them.
+  /// The kernels of compiler/interpreter/lanes/arguments.h. Kept as long as the store.
   Result<std::shared_ptr<const Module>> lanes();
+  /// Null until lanes() has made them.
+  std::shared_ptr<const Module> lanesIfMade();
 
   /// What the functions below find the kernels of these graphs by.
   KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
@@ -138,6 +140,7 @@ class KernelStore {
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
+  std::shared_ptr<const Module> lanes_;
 };
 
 }  // namespace srjit

@@ -153,9 +153,9 @@ class Executor {
     return (*flight)->finish();
   }
 
-  /// Whether this executor encodes populations on its device that are evaluated once, as they are written.
+  /// Whether this executor can now encode such a population on its device, as it is written.
   virtual bool encodesAsWritten(const PopulationView& /*population*/, const Dataset& /*data*/,
-                                const LossOptions& /*loss*/, const CompileOptions& /*options*/) const {
+                                const LossOptions& /*loss*/, const CompileOptions& /*options*/) {
     return false;
   }
   /// Starts the losses of such a one. The population and the parameters are read before this returns; losses of the

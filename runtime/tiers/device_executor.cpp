@@ -95,7 +95,7 @@ class DeviceExecutor final : public Executor {
     return flightOf(arena_, std::move(task), [this](const Task& own) { return predict(own); });
   }
   bool encodesAsWritten(const PopulationView& population, const Dataset& data, const LossOptions& loss,
-                        const CompileOptions& options) const override;
+                        const CompileOptions& options) override;
   Result<std::unique_ptr<Flight>> startAsWritten(const PopulationView& population, const PopulationSurvey& survey,
                                                  const Dataset& data, std::span<const double> parameters,
                                                  const LossOptions& loss) override;
@@ -253,12 +253,12 @@ Result<DeviceLoss> DeviceExecutor::deviceLoss(const Dataset& data, const DeviceL
 
 // Kept subtrees and calls that can be stopped have programs.
 bool DeviceExecutor::encodesAsWritten(const PopulationView& population, const Dataset& data, const LossOptions& loss,
-                                      const CompileOptions& options) const {
+                                      const CompileOptions& options) {
   const Dataset::State& state = data.state();
   return !options.simplify && !options.pipeline && population.size() >= LaneFlight::kLeastExpressions &&
          population.size() <= UINT32_MAX && DeviceLoss::Work::takes(loss, state) && !deviceDataOf(state).isStreamed() &&
          deviceDataOf(state).belongsTo(*queue_) && keptWith(state) == nullptr &&
-         selection_.interprets(population.size(), population.codes.size(), options);
+         selection_.interprets(population.size(), population.codes.size(), options) && selection_.hasLanes();
 }
 
 Result<std::unique_ptr<Flight>> DeviceExecutor::startAsWritten(const PopulationView& population,

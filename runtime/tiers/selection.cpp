@@ -68,6 +68,22 @@ bool TierSelection::interprets(std::size_t expressions, std::size_t tokens, cons
   return firstCode(*options.tier, self_test_.state(), costs(), work) == CodeKind::kInterpreted;
 }
 
+bool TierSelection::hasLanes() {
+  if (store_->lanesIfMade() != nullptr) return true;
+  if (++asked_for_lanes_ != 2) return false;
+  (void)guarded([&] {
+    jobs_.post([store = store_] {
+      (void)guarded([&]() -> Status {
+        const CurrentContext current(*store->queue().cuda);
+        if (auto made = store->lanes(); !made) return std::move(made).error();
+        return okStatus();
+      });
+    });
+    return okStatus();
+  });
+  return false;
+}
+
 CompileOrder TierSelection::orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
                                     std::span<const std::uint32_t> range) const {
   return {.source = source, .range = range, .deadline = deadline, .filter = filter, .threads = threads_};

@@ -44,6 +44,10 @@ class TierSelection {
   /// Whether the interpreter is the first to serve such work.
   bool interprets(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const;
 
+  /// Whether lanes can encode a population now. From the second such population on they are made in the background,
+  /// which takes the assembler seconds unless they are in the cache: engine shutdown joins the job.
+  bool hasLanes();
+
   DeviceCosts costs() const { return costs_.costs(); }
 
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:
@@ -81,6 +85,7 @@ class TierSelection {
   unsigned threads_;
   tbb::task_arena& arena_;
   JobQueue jobs_;
+  std::atomic<unsigned> asked_for_lanes_ = 0;
   Calibration costs_;
   DirectSelfTest self_test_;
 };

@@ -1,6 +1,7 @@
 // Populations of the host that lanes encode as they are written, on the model of a GPU: the losses, rows and failures
 // of programs that the host encodes.
 #include <algorithm>
+#include <chrono>
 
 #include <gmock/gmock.h>
 
@@ -50,6 +51,11 @@ struct HostPopulation {
   TokenArrays arrays;
 };
 
+/// Makes the kernels of lanes, which an engine otherwise makes in the background.
+void makeLanes(const Engine& engine, const Dataset& data) {
+  ASSERT_TRUE(engine.deviceLoss(data, {.operators = {Op::kAdd}, .expressions = 1}));
+}
+
 class LanePopulations : public testing::TestWithParam<std::tuple<Precision, Notation, NanPolicy, bool>> {};
 
 INSTANTIATE_TEST_SUITE_P(, LanePopulations,
@@ -71,6 +77,7 @@ TEST_P(LanePopulations, HaveTheResultsOfPrograms) {
   const LossOptions options{.kind = LossKind::kMse, .nan = nan};
   const Program program = engine.compile(view, kAsWritten).value();
   const Losses expected = engine.loss(program, data, population.w.parameters, options).value();
+  makeLanes(engine, data);
   const std::size_t before = machine.driver.count("cuLaunchKernel");
   const Losses found = engine.loss(view, data, population.w.parameters, options, kAsWritten).value();
   EXPECT_GE(machine.driver.count("cuLaunchKernel") - before, 4U + 2U) << "lanes, and expressions of the host";
@@ -93,6 +100,7 @@ TEST(LanePopulation, CountsParametersAndLimits) {
   const HostPopulation population(Notation::kPostfix);
   const Dataset data = engine.upload(population.w.view()).value();
   const PopulationView view = population.arrays.view();
+  makeLanes(engine, data);
   const Result<Losses> wrong = engine.loss(view, data, {}, {}, kAsWritten);
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, HasSubstr("0 parameters, but the program has"));
@@ -120,6 +128,21 @@ TEST(LanePopulation, MayBeSubmittedAndDropped) {
   EXPECT_TRUE(pending.ready());
   const Losses found = std::move(pending).result().value();
   for (std::size_t e = 0; e < found.values.size(); ++e) ASSERT_TRUE(sameBits(found.values[e], expected.values[e])) << e;
+}
+
+TEST(LanePopulation, IsEncodedByLanesOnceTheyAreMade) {
+  FakeMachine machine;
+  const Engine engine = machine.engine();
+  const HostPopulation population(Notation::kPostfix);
+  const Dataset data = engine.upload(population.w.view()).value();
+  const auto fills = [&] {
+    const std::size_t before = machine.driver.count("cuMemsetD8Async");
+    EXPECT_TRUE(engine.loss(population.arrays.view(), data, population.w.parameters, {}, kAsWritten));
+    return machine.driver.count("cuMemsetD8Async") - before;
+  };
+  EXPECT_EQ(fills(), 0U) << "of the host, the first time";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (fills() == 0) ASSERT_LT(std::chrono::steady_clock::now(), end);
 }
 
 TEST(PopulationSurveys, FindWhatLanesNeed) {
