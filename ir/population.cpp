@@ -146,8 +146,9 @@ ExpressionView Population::Block::operator[](std::size_t i) const noexcept {
   const bool is_last = i + 1 == entries_.size();
   const std::size_t codes_end = is_last ? codes_.size() : entries_[i + 1].code;
   const std::size_t constants_end = is_last ? constants_.size() : entries_[i + 1].constant;
-  return {codes().subspan(entry.code, codes_end - entry.code),
-          constants().subspan(entry.constant, constants_end - entry.constant), entry.variables, entry.parameters};
+  return {codes_.values().subspan(entry.code, codes_end - entry.code),
+          constants_.values().subspan(entry.constant, constants_end - entry.constant), entry.variables,
+          entry.parameters};
 }
 
 void Population::Block::endEntry(std::uint32_t variables, std::uint32_t parameters) {

@@ -57,16 +57,10 @@ class Population {
   class Block {
    public:
     std::size_t size() const noexcept { return entries_.size(); }
-    std::size_t tokens() const noexcept { return codes().size(); }
+    std::size_t tokens() const noexcept { return codes_.size(); }
     std::uint32_t variableCount() const noexcept { return variables_; }  ///< the largest of its expressions
     std::size_t parameters() const noexcept { return parameters_; }      ///< of all its expressions
     ExpressionView operator[](std::size_t i) const noexcept;
-    /// The codes, and the constants, of all its expressions, one behind another.
-    std::span<const std::int32_t> codes() const noexcept { return codes_.values(); }
-    std::span<const double> constants() const noexcept { return constants_.values(); }
-    /// Where those of expression i begin.
-    std::size_t firstCode(std::size_t i) const noexcept { return entries_[i].code; }
-    std::size_t firstConstant(std::size_t i) const noexcept { return entries_[i].constant; }
 
     void reserve(std::size_t expressions, std::size_t tokens);
     void add(const Expression& expression);
@@ -144,7 +138,6 @@ class Population {
     return blocks_.empty() ? 0 : kBlock * (blocks_.size() - 1) + blocks_.back().size();
   }
   ExpressionView operator[](std::size_t e) const noexcept { return blocks_[e / kBlock][e % kBlock]; }
-  std::span<const Block> blocks() const noexcept { return blocks_; }
   std::size_t tokens() const noexcept;
   std::uint32_t variableCount() const noexcept;
   /// Where the parameters of expression `e` begin, if those of all expressions are put behind one another; for

@@ -30,10 +30,7 @@ namespace srjit {
 class ExpressionOptimizer {
  public:
   ExpressionOptimizer(Precision precision, Math math)
-      : ExpressionOptimizer(precision, math, rulesFor(ruleModeOf(math, precision))) {}
-  /// The same with rules that must outlive it: rulesFor(), or a copy.
-  ExpressionOptimizer(Precision precision, Math math, const RuleTables& rules)
-      : math_(math), dag_(precision), rewriter_(dag_, rules), fuser_(dag_) {}
+      : math_(math), dag_(precision), rewriter_(dag_, rulesFor(ruleModeOf(math, precision))), fuser_(dag_) {}
   ExpressionOptimizer(const ExpressionOptimizer&) = delete;
   ExpressionOptimizer& operator=(const ExpressionOptimizer&) = delete;
 

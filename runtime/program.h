@@ -30,8 +30,6 @@ struct ProgramInfo {
   /// engine's program before. For statistics: only populations of 16 tokens or more per expression, without a pipeline
   /// of their own, look for such programs, and memory for those of the program before is limited.
   std::size_t recurring = 0;
-  /// Expressions whose programs for a GPU's interpreter were made on that GPU. For statistics.
-  std::size_t encoded_on_device = 0;
 };
 
 /// Number of expressions that each kind of code evaluates; failed expressions are in none, but those of token arrays

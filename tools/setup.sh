@@ -4,7 +4,7 @@
 SRJIT_BUILD_PACKAGES=(
   g++ cmake ninja-build python3
   llvm-19-dev llvm-19-tools       # the compiler's library; FileCheck and lit for the golden tests
-  clang-19                        # compiles what encodes populations on a GPU; sanitizers and libFuzzer
+  clang-19                        # compiles what encodes populations in a GPU's memory; sanitizers and libFuzzer
   libfmt-dev libtbb-dev nlohmann-json3-dev libcli11-dev
   libboost-iostreams-dev libcsv-dev zlib1g-dev libbz2-dev liblzma-dev libzstd-dev
 )

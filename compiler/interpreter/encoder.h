@@ -1,5 +1,4 @@
-// Writes programs of the GPU interpreter: a scheduled graph as tokens. It encodes populations on the host and on a
-// device. It therefore needs neither texts nor exceptions, and reads tables that a device may have a copy of.
+// Writes programs of the GPU interpreter: a scheduled graph as tokens.
 #pragma once
 
 #include <cstdint>
@@ -168,7 +167,7 @@ class Encoder {
   Bytecode* code_ = nullptr;
 };
 
-// On the host only (bytecode.cpp): programs of whole graphs, faults in words, and programs as text.
+// In bytecode.cpp: programs of whole graphs, faults in words, and programs as text.
 
 /// A fault of an Encoder of this table. kInvalid for an operator that the table lacks (the message names it and the
 /// table's operators), a variable that is not staged, or a constant that was not hoisted; kUnsupported if more columns

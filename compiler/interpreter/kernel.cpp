@@ -15,7 +15,6 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "compiler/interpreter/encoder.h"
-#include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/lanes/arguments.h"
 #include "compiler/interpreter/stage.h"
@@ -443,34 +442,20 @@ Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOption
 }
 
 /// LLVM's bitcode of the sources that CMakeLists.txt of this layer lists; empty where there was no clang.
-extern const std::span<const unsigned char> kFrontEndBitcode, kLanesBitcode;
+extern const std::span<const unsigned char> kLanesBitcode;
 
-std::span<const std::byte> frontEndBitcode() noexcept { return std::as_bytes(kFrontEndBitcode); }
 std::span<const std::byte> lanesBitcode() noexcept { return std::as_bytes(kLanesBitcode); }
 
-namespace {
-
-Result<std::string> bitcodePtx(std::span<const unsigned char> bitcode, std::array<std::string_view, 2> kernels,
-                               const char* level, const DeviceOptions& options) {
-  if (bitcode.empty()) return Error{Errc::kUnsupported, "this build has no kernels that encode populations", {}};
+Result<std::string> lanesPtx(const DeviceOptions& options) {
+  if (kLanesBitcode.empty()) return Error{Errc::kUnsupported, "this build has no kernels that encode populations", {}};
   return ptxOf([&]() -> Result<DeviceModule> {
     Result<DeviceModule> made = DeviceModule::create(options);
     if (!made) return made;
-    const std::string_view bytes(reinterpret_cast<const char*>(bitcode.data()), bitcode.size());
-    if (Status read = made->readBitcode(bytes, kernels, level); !read) return std::move(read).error();
+    const std::string_view bytes(reinterpret_cast<const char*>(kLanesBitcode.data()), kLanesBitcode.size());
+    constexpr std::array<std::string_view, 2> kKernels = {kTreesKernel, kLossesKernel};
+    if (Status read = made->readBitcode(bytes, kKernels); !read) return std::move(read).error();
     return made;
   });
-}
-
-}  // namespace
-
-Result<std::string> frontEndPtx(const DeviceOptions& options) {
-  // Size decides their speed: instructions are fetched by warps that go different ways (docs/history/experiments.md).
-  return bitcodePtx(kFrontEndBitcode, {kEncodeKernel, kLinkKernel}, "Oz", options);
-}
-
-Result<std::string> lanesPtx(const DeviceOptions& options) {
-  return bitcodePtx(kLanesBitcode, {kTreesKernel, kLossesKernel}, "O2", options);
 }
 
 }  // namespace srjit

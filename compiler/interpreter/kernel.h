@@ -51,15 +51,12 @@ std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometr
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options);
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
 
-/// The kernels of the front end, as clang has compiled them; empty where this library was built without clang 19.
-std::span<const std::byte> frontEndBitcode() noexcept;
-
-/// PTX of the kernels of compiler/interpreter/front_end/arguments.h, for every precision and math mode; of the options,
-/// only arch counts. Thread-safe. Errors: kInvalid for an unknown architecture, kUnsupported without the kernels.
-Result<std::string> frontEndPtx(const DeviceOptions& options);
-
-/// The same of the kernels of compiler/interpreter/lanes/arguments.h.
+/// The kernels of compiler/interpreter/lanes/arguments.h, as clang has compiled them; empty where this library was
+/// built without clang 19.
 std::span<const std::byte> lanesBitcode() noexcept;
+
+/// PTX of these kernels, for every precision and math mode; of the options, only arch counts. Thread-safe. Errors:
+/// kInvalid for an unknown architecture, kUnsupported without the kernels.
 Result<std::string> lanesPtx(const DeviceOptions& options);
 
 }  // namespace srjit

@@ -65,9 +65,6 @@ class LlvmImageMaker final : public ImageMaker {
   Result<KernelImage> totals(const DeviceOptions& options) const override {
     return make(options, [&] { return totalsPtx(options); });
   }
-  Result<KernelImage> frontEnd(const DeviceOptions& options) const override {
-    return make(options, [&] { return frontEndPtx(options); });
-  }
   Result<KernelImage> lanes(const DeviceOptions& options) const override {
     return make(options, [&] { return lanesPtx(options); });
   }

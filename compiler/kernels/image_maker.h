@@ -29,8 +29,6 @@ class ImageMaker {
   virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
-  /// Those of compiler/interpreter/front_end/arguments.h.
-  virtual Result<KernelImage> frontEnd(const DeviceOptions& options) const = 0;
   /// Those of compiler/interpreter/lanes/arguments.h.
   virtual Result<KernelImage> lanes(const DeviceOptions& options) const = 0;
 

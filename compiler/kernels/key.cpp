@@ -103,23 +103,10 @@ KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity) {
   return {digest.finish(), fmt::format("totals {} {}", nameOf(options.precision), options.arch)};
 }
 
-namespace {
-
-KernelKey keyOfBitcode(const char* what, std::span<const std::byte> bitcode, const DeviceOptions& options,
-                       std::string_view identity) {
-  DigestBuilder digest;
-  digest.add(what).add(identity).add(options.arch).add(options.machine).add(bitcode);
-  return {digest.finish(), fmt::format("{} {}", what, options.arch)};
-}
-
-}  // namespace
-
-KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity) {
-  return keyOfBitcode("front end", frontEndBitcode(), options, identity);
-}
-
 KernelKey keyOfLanes(const DeviceOptions& options, std::string_view identity) {
-  return keyOfBitcode("lanes", lanesBitcode(), options, identity);
+  DigestBuilder digest;
+  digest.add("lanes").add(identity).add(options.arch).add(options.machine).add(lanesBitcode());
+  return {digest.finish(), fmt::format("lanes {}", options.arch)};
 }
 
 KernelKey keyOfHostObject(const std::string& title, const HostTarget& target, std::string_view identity) {

@@ -51,7 +51,6 @@ KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& optio
 /// Of the options, only precision and arch count.
 KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity);
 /// Of the options, only arch and machine count; besides, the bitcode that clang made of the sources.
-KernelKey keyOfFrontEnd(const DeviceOptions& options, std::string_view identity);
 KernelKey keyOfLanes(const DeviceOptions& options, std::string_view identity);
 
 /// The key of an object of a HostJit for this target (compiler/host/jit.h); `identity` is buildIdentity().

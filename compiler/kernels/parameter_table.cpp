@@ -1,7 +1,6 @@
 #include "compiler/kernels/parameter_table.h"
 
 #include <algorithm>
-#include <bit>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -63,22 +62,6 @@ void ParameterTable::put(std::size_t entry, std::size_t patch, const ParameterTa
   const auto base = static_cast<std::uint32_t>(entry);
   std::ranges::transform(other.patches_, patches_.begin() + static_cast<std::ptrdiff_t>(patch),
                          [&](const Patch& of) { return Patch{base + of.entry, of.parameter}; });
-}
-
-// Which entries are literals cannot be predicted, so no branch depends on it: a literal writes the patch that the next
-// parameter overwrites.
-void ParameterTable::put(std::size_t entry, std::size_t patch, std::size_t patches,
-                         std::span<const ParameterSource> sources, std::size_t parameter_offset) {
-  const std::size_t end = patch + patches;
-  for (const ParameterSource& source : sources) {
-    const std::uint64_t is_parameter = source.isLiteral() ? 0 : 1, literal_bits = is_parameter - 1;
-    if (patch < end) {
-      patches_[patch] = {static_cast<std::uint32_t>(entry),
-                         static_cast<std::uint32_t>(parameter_offset + source.index)};
-    }
-    patch += is_parameter;
-    literals_[entry++] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(source.literal) & literal_bits);
-  }
 }
 
 void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {

@@ -60,10 +60,6 @@ class ParameterTable {
   }
   /// The entries of `other` become those from `entry` on; of its parameters, the first is the patch `patch`.
   void put(std::size_t entry, std::size_t patch, const ParameterTable& other);
-  /// `sources`, of one expression whose parameters begin at `parameter_offset`, become the entries from `entry` on;
-  /// `patches` of them are parameters; the first of these is the patch `patch`.
-  void put(std::size_t entry, std::size_t patch, std::size_t patches, std::span<const ParameterSource> sources,
-           std::size_t parameter_offset);
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);

@@ -112,8 +112,8 @@ void optimizeDeviceModule(llvm::Module& module) {
 }
 
 // What only the kernels' own code needs is left.
-void optimizeBitcode(llvm::Module& module, const char* level, const llvm::TargetIRAnalysis& costs) {
-  runPasses(module, "globaldce,default<" + std::string(level) + ">", costs);
+void optimizeBitcode(llvm::Module& module, const llvm::TargetIRAnalysis& costs) {
+  runPasses(module, "globaldce,default<O2>", costs);
 }
 
 }  // namespace srjit

@@ -45,8 +45,7 @@ std::string textWithPlaces(llvm::Module& module);
 void optimizeHostModule(llvm::Module& module);
 /// The same in modules of device kernels; and promotes the interpreter's registers.
 void optimizeDeviceModule(llvm::Module& module);
-/// For modules that a C++ compiler made: LLVM's pipeline of a level such as "Oz". `costs` are those of the target's
-/// instructions.
-void optimizeBitcode(llvm::Module& module, const char* level, const llvm::TargetIRAnalysis& costs);
+/// For modules that a C++ compiler made: LLVM's pipeline of level O2. `costs` are those of the target's instructions.
+void optimizeBitcode(llvm::Module& module, const llvm::TargetIRAnalysis& costs);
 
 }  // namespace srjit

@@ -202,13 +202,12 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   return kernel;
 }
 
-Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels,
-                                 const char* level) {
+Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels) {
   const llvm::MemoryBufferRef buffer(llvm::StringRef(bitcode.data(), bitcode.size()), "srjit");
   llvm::Expected<std::unique_ptr<llvm::Module>> read = llvm::parseBitcodeFile(buffer, *context_);
   if (!read) return Error{Errc::kCompile, "unreadable bitcode: " + llvm::toString(read.takeError()), {}};
   module_ = std::move(*read);
-  level_ = level;
+  is_bitcode_ = true;
   module_->setDataLayout(target_->createDataLayout());
   llvm::internalizeModule(*module_, [&](const llvm::GlobalValue& value) {
     return std::ranges::find(kernels, std::string_view(value.getName())) != kernels.end();
@@ -225,8 +224,7 @@ Status DeviceModule::finish() {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  level_ != nullptr ? optimizeBitcode(*module_, level_, target_->getTargetIRAnalysis())
-                    : optimizeDeviceModule(*module_);
+  is_bitcode_ ? optimizeBitcode(*module_, target_->getTargetIRAnalysis()) : optimizeDeviceModule(*module_);
   keepReciprocalsApart(*module_);
   return okStatus();
 }

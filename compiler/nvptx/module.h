@@ -29,10 +29,9 @@ class DeviceModule {
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
 
-  /// Replaces the module by that of `bitcode`, of this target. Only `kernels` are visible from outside.
-  /// finish() optimises it by LLVM's pipeline of this level, such as "Oz". Errors: kCompile for bytes that are no such
-  /// bitcode.
-  Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels, const char* level);
+  /// Replaces the module by that of `bitcode`, of this target. Only `kernels` are visible from outside. finish()
+  /// optimises it as code of a C++ compiler. Errors: kCompile for bytes that are no such bitcode.
+  Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
 
   /// Verifies the module and optimises it.
   Status finish();
@@ -46,7 +45,7 @@ class DeviceModule {
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::TargetMachine> target_;
   std::unique_ptr<llvm::Module> module_;
-  const char* level_ = nullptr;  ///< of readBitcode(); null for kernels that were added
+  bool is_bitcode_ = false;  ///< of readBitcode(); otherwise its kernels were added
 };
 
 /// The text of the module that `build` makes, or its error. PTX is always optimised. A module lives within one of these

@@ -140,7 +140,7 @@ bool isNormal(double value, Precision precision) {
 
 /// Whether the magnitude of `value` is a power of two.
 bool isPowerOfTwo(double value) {
-  // From the bits, since std::frexp is a call that devices lack.
+  // From the bits, since std::frexp is a call.
   constexpr int kFractionBits = std::numeric_limits<double>::digits - 1;
   constexpr std::uint64_t kInfinity = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
   const std::uint64_t magnitude = std::bit_cast<std::uint64_t>(value) & ~(std::uint64_t{1} << 63);

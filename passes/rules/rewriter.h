@@ -23,7 +23,7 @@ class Rewriter {
  public:
   /// Applies the rules of `mode` and of stricter modes. Rules that fire are added to `log`, if that is given.
   Rewriter(Dag& dag, Math mode, RewriteLog* log = nullptr);
-  /// The same without a log, of given rules, which must outlive it: rulesFor(), or a copy.
+  /// The same without a log, of the rules of rulesFor().
   Rewriter(Dag& dag, const RuleTables& rules);
   ~Rewriter();
 
@@ -61,7 +61,7 @@ class Rewriter {
   /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
   /// if no rule matches.
   NodeId applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c);
-  // Add to the log, which must be given. They are in tables.cpp, so that a device needs no texts of rules.
+  // Add to the log, which must be given (tables.cpp).
   void reportFold(Op op, const Operands& operands, NodeId value) const;
   void reportRule(std::size_t number, Op op, const Operands& operands) const;
   void reportEnd(NodeId result) const;

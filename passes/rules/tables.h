@@ -1,6 +1,5 @@
-// The rules of simplify.def, compiled: flat arrays of plain values that refer to one another by index, so that a copy
-// of their bytes serves another processor; when rules apply: the math mode of a pipeline, and conditions; and the rules
-// as expressions.
+// The rules of simplify.def, compiled: flat arrays of plain values that refer to one another by index; when rules
+// apply: the math mode of a pipeline, and conditions; and the rules as expressions.
 #pragma once
 
 #include <array>
@@ -9,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
 #include "ir/expression.h"
 #include "ir/numeric.h"
@@ -129,10 +127,6 @@ struct RuleTables {
     return steps.subspan(variant.first_step, variant.step_count);
   }
 };
-
-static_assert(std::is_trivially_copyable_v<RulesOfOp> && std::is_trivially_copyable_v<RuleVariant> &&
-              std::is_trivially_copyable_v<RuleCheck> && std::is_trivially_copyable_v<RewriteStep> &&
-              std::is_trivially_copyable_v<RuleTables>);
 
 /// The rules of `mode` and of stricter modes. Made once; they stay until the process ends. Thread-safe.
 const RuleTables& rulesFor(Math mode);

@@ -41,8 +41,6 @@ inline constexpr std::size_t kFirstSize<srjit_engine_info> = 40;
 template <>
 inline constexpr std::size_t kFirstSize<srjit_compile_options> = 48;
 template <>
-inline constexpr std::size_t kFirstSize<srjit_program_info> = 168;
-template <>
 inline constexpr std::size_t kFirstSize<srjit_fit_options> = 48;
 /// The largest size of a struct: a page, as Linux has it. A size that was never set is often larger.
 inline constexpr std::size_t kLargestSize = 4096;

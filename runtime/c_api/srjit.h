@@ -285,7 +285,6 @@ typedef struct srjit_program_info {
   uint64_t compiled, evaluations;
   uint64_t served_interpreted, served_direct, served_compiled;
   double seconds_compiling, seconds_reading, seconds_loading, device_seconds;
-  uint64_t encoded_on_device;
 } srjit_program_info;
 int32_t srjit_program_get_info(const srjit_program* program, srjit_program_info* info, srjit_error* error);
 /* ProgramStatus::error: why some or all expressions lack machine code; SRJIT_OK if none does. */

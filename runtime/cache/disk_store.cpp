@@ -294,11 +294,6 @@ Status DiskStore::reject(const std::string& name, FileState state, const struct 
       {}};
 }
 
-Result<bool> DiskStore::has(const KernelKey& key) const {
-  struct stat facts{};
-  return inspect(fileNameOf(key.digest, kImage), facts);
-}
-
 Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key, std::vector<std::byte> space) {
   auto loaded = load(fileNameOf(key.digest, kImage), true, std::move(space));
   if (!loaded) return std::move(loaded).error();

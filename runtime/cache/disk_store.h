@@ -65,8 +65,6 @@ class DiskStore {
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound,
                                                  StoreAccess access = StoreAccess::kUse);
 
-  /// Whether an image exists, damaged or not. Neither reads it nor counts as a use.
-  Result<bool> has(const KernelKey& key) const;
   /// The image, if it exists and is sound. The memory of `space` becomes that of its code.
   Result<std::optional<KernelImage>> read(const KernelKey& key, std::vector<std::byte> space = {});
   /// Does nothing if the key has an image, or if this one is larger than the bound. If needed, evicts the least

@@ -53,13 +53,11 @@ class MemoryImages {
     return found->second->image;
   }
 
-  bool has(const Digest& digest) const { return places_.contains(digest); }
-
   /// Returns the number of evictions.
   std::uint64_t add(const Digest& digest, const Image& image) {
     std::uint64_t bytes = sizeof *image + image->code.size(), removed = 0;
     for (const KernelFacts& facts : image->kernels) bytes += sizeof facts + facts.name.size();
-    if (bytes > bound_ || has(digest)) return 0;
+    if (bytes > bound_ || places_.contains(digest)) return 0;
     for (; bytes_ + bytes > bound_; ++removed) {
       bytes_ -= images_.back().bytes;
       places_.erase(images_.back().digest);
@@ -280,15 +278,6 @@ Result<Image> KernelCache::get(const KernelKey& key, const Make& make) {
   ending.release();
   static_cast<void>(state.onDisk(&State::write_fault, [&](DiskStore& disk) { return disk.write(key, *image); }));
   return image;
-}
-
-bool KernelCache::has(const KernelKey& key) {
-  {
-    const std::scoped_lock lock(state_->mutex);
-    if (state_->memory.has(key.digest)) return true;
-  }
-  const auto stored = state_->onDisk(&State::read_fault, [&](DiskStore& disk) { return disk.has(key); });
-  return stored && *stored;
 }
 
 Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {

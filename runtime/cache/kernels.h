@@ -48,8 +48,6 @@ class KernelCache {
   /// other keys, and oneTBB: it is isolated from tasks that might wait for it. Errors: those of `make`.
   Result<std::shared_ptr<const KernelImage>> get(const KernelKey& key, const Make& make);
 
-  /// Non-blocking probe: does not read the image or change counters. An entry on disk may still fail its checksum.
-  bool has(const KernelKey& key);
   /// The cached image, or null; does not wait. An image read from the disk is not kept in memory, since the caller
   /// loads it into a driver. It becomes `space`, if given: mapping new memory would take much of the time of reading.
   std::shared_ptr<const KernelImage> find(const KernelKey& key, const std::shared_ptr<KernelImage>& space = nullptr);

@@ -60,17 +60,6 @@ constexpr double encodingSeconds(double nodes, std::size_t cores) {
   return kEncodeSecondsPerNode * nodes / static_cast<double>(cores);
 }
 
-/// The same of a device with one multiprocessor: 1.88 million nodes of small expressions take the 132 of an H200 6.2
-/// ms.
-inline constexpr double kDeviceEncodeSecondsPerNode = 132 * 3.3e-9;
-
-/// The share of a population that a device encodes, while this number of threads of the host encodes the rest, for both
-/// to end at once.
-constexpr double shareOfDevice(unsigned threads, unsigned multiprocessors) {
-  const double host = encodingSeconds(1, threads), device = kDeviceEncodeSecondsPerNode / multiprocessors;
-  return host / (host + device);
-}
-
 /// Time from the first graph to the last loaded kernel. Each kernel is made by one core; several are made at a time.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
   const std::size_t rounds = ceilDivide(kernels, cores);

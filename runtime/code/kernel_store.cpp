@@ -1,7 +1,5 @@
 #include "runtime/code/kernel_store.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +7,6 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/kernels.h"
-#include "runtime/code/interpreted/device_encoding.h"
 
 namespace srjit {
 namespace {
@@ -21,25 +18,7 @@ unsigned numberOf(const KernelKind& kind) {
          8 * static_cast<unsigned>(kind.loss->term);
 }
 
-bool isMeasured(const DeviceShare::Work& work) { return work.expressions > 0 && work.seconds > 0; }
-double rateOf(const DeviceShare::Work& work) { return static_cast<double>(work.expressions) / work.seconds; }
-
 }  // namespace
-
-double DeviceShare::of(double by_costs) const noexcept {
-  const double ratio = ratioFrom(by_costs);
-  return std::clamp(ratio / (1 + ratio), by_costs / 4, std::max(by_costs, kMost));
-}
-
-void DeviceShare::record(double by_costs, const Work& device, const Work& host) noexcept {
-  if (!isMeasured(device) || !isMeasured(host)) return;
-  ratio_.store(std::sqrt(ratioFrom(by_costs) * rateOf(device) / rateOf(host)), std::memory_order_relaxed);
-}
-
-double DeviceShare::ratioFrom(double by_costs) const noexcept {
-  const double ratio = ratio_.load(std::memory_order_relaxed);
-  return ratio == 0 ? by_costs / (1 - by_costs) : ratio;
-}
 
 KernelStore::KernelStore(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<const ImageMaker> images,
                          std::shared_ptr<KernelCache> cache, Precision precision, Math math)
@@ -139,25 +118,6 @@ Result<Kernel> KernelStore::totals() {
 Result<std::shared_ptr<const Module>> KernelStore::lanes() {
   const DeviceOptions made_for = options({}, 4);
   return load(keyOfLanes(made_for, identity_), [&] { return images_->lanes(made_for); });
-}
-
-std::shared_ptr<const FrontEnd> KernelStore::frontEnd() {
-  const std::lock_guard lock(mutex_);
-  return front_end_;
-}
-
-bool KernelStore::hasFrontEndImage() { return cache_->has(keyOfFrontEnd(options({}, 4), identity_)); }
-
-Status KernelStore::makeFrontEnd() {
-  const DeviceOptions made_for = options({}, 4);
-  auto module = load(keyOfFrontEnd(made_for, identity_), [&] { return images_->frontEnd(made_for); });
-  if (!module) return std::move(module).error();
-  const HandlerTable& handlers = table({OpFamily::kAll, 8});
-  const CurrentContext current(*cuda_);
-  auto made = std::make_shared<const FrontEnd>(std::move(*module), queue_->uploads, precision_, math_, handlers);
-  const std::lock_guard lock(mutex_);
-  front_end_ = std::move(made);
-  return okStatus();
 }
 
 KernelKey KernelStore::keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,

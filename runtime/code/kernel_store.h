@@ -1,7 +1,6 @@
 // One device's kernels: made by an ImageMaker, kept by a KernelCache, loaded once.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -43,34 +42,8 @@ struct InterpreterVariant {
   friend auto operator<=>(const InterpreterVariant&, const InterpreterVariant&) = default;
 };
 
-class FrontEnd;
 struct DirectScratch;
 struct EncodeScratch;
-
-/// The share of a population that a device encodes while the host's threads encode the rest, so that both end at about
-/// the same time. At first it is the share by the costs of both (shareOfDevice() in costs.h), then what both took
-/// decides. Thread-safe.
-class DeviceShare {
- public:
-  /// Clamps the measured share to [by_costs / 4, kMost], so that both sides stay measurable.
-  static constexpr double kMost = 0.95;
-  double of(double by_costs) const noexcept;
-
-  /// The expressions that one side has encoded, and the seconds, with what its threads did for others meanwhile.
-  struct Work {
-    std::size_t expressions;
-    double seconds;
-  };
-  /// Takes the geometric mean of a population's ratio and the ratio so far, since one population may be unusual. Leaves
-  /// out work that was not measured. If two threads call this at once, one call may be lost.
-  void record(double by_costs, const Work& device, const Work& host) noexcept;
-
- private:
-  double ratioFrom(double by_costs) const noexcept;
-
-  /// How many times as many expressions the device encodes as the host, in the same time; 0: unknown.
-  std::atomic<double> ratio_ = 0;
-};
 
 /// Scratch memory of code generation, kept from one program to the next: new memory costs more than writing to it,
 /// since the system maps it page by page. Keeps the last scratch that was given back, unless it is large. Thread-safe.
@@ -115,14 +88,6 @@ class KernelStore {
 
   /// The kernels of compiler/interpreter/lanes/arguments.h; kept as long as someone has them.
   Result<std::shared_ptr<const Module>> lanes();
-
-  /// What encodes populations on the device; null until makeFrontEnd() has made it. Kept as long as the store.
-  std::shared_ptr<const FrontEnd> frontEnd();
-  /// Whether makeFrontEnd() would only have to load the image, as far as is known without reading it.
-  bool hasFrontEndImage();
-  DeviceShare& deviceShare() noexcept { return device_share_; }
-  /// Makes it, with its tables on the device. Once is enough.
-  Status makeFrontEnd();
 
   /// What the functions below find the kernels of these graphs by.
   KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
@@ -173,8 +138,6 @@ class KernelStore {
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
-  std::shared_ptr<const FrontEnd> front_end_;
-  DeviceShare device_share_;
 };
 
 }  // namespace srjit

@@ -80,15 +80,6 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
 /// CudaFailure, OutOfMemory, std::bad_alloc.
 DeviceCode encodeForDevice(KernelStore& store, const CompileOrder& order);
 
-/// Whether the device encodes these expressions in encodeForDevice() once its kernels are loaded
-/// (KernelStore::frontEnd()): many short ones, whose programs are not looked for in the generation before.
-bool isEncodedOnDevice(const ProgramSource& source);
-/// The same for these numbers of expressions and tokens, simplified, with neither a pipeline nor a derivation.
-bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens);
-/// The most parts of a population of this number of expressions that are each large enough for the device. Parts have
-/// about equal numbers of tokens, so one may have a fifth fewer expressions than the mean.
-std::size_t mostPartsForDevice(std::size_t expressions);
-
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
 

@@ -60,10 +60,7 @@ Estimate TierSelection::estimate(std::size_t expressions, std::size_t tokens, co
   const ExpectedWork work = workOf(expressions, tokens, options.expected_rows, options.expected_evaluations);
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
-  const std::size_t best = bestParts(first, now, work);
-  const bool is_for_device = first == CodeKind::kInterpreted && options.simplify && !options.pipeline &&
-                             store_->frontEnd() != nullptr && isEncodedOnDevice(expressions, tokens);
-  return {secondsOf(first, now, work), is_for_device ? std::min(best, mostPartsForDevice(expressions)) : best};
+  return {secondsOf(first, now, work), bestParts(first, now, work)};
 }
 
 CompileOrder TierSelection::orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
@@ -82,7 +79,6 @@ void TierSelection::compileOnGpu(Program::State& state, const CompileOptions& op
   const auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.code = program;
   if (first == CodeKind::kInterpreted) {
-    prepareFrontEnd(source);
     const Code code = interpreted(order);
     program->setInterpreted(code);
     state.failures = code->failures;
@@ -220,24 +216,6 @@ void TierSelection::startInBackground(const Query& query, CodeKind code) {
                   const std::vector<std::uint32_t> all = source->all();
                   return make(code, orderOf(*source, filter.get(), {}, all), nullptr, kind, rows, cancelled);
                 });
-    return okStatus();
-  });
-}
-
-// The kernels that encode populations on the device are loaded or made in the background: no population waits for the
-// assembler, which may be the driver's. Where that fails, the host encodes. Making begins with the second population:
-// the end of an engine waits for the assembler, and an engine that encodes a single population would wait in vain.
-void TierSelection::prepareFrontEnd(const ProgramSource& source) {
-  if (!isEncodedOnDevice(source) || source.is_continued) return;
-  (void)guarded([&] {
-    const bool is_first = !has_had_population_for_device_.exchange(true);
-    if ((is_first && !store_->hasFrontEndImage()) || asked_for_front_end_.exchange(true)) return okStatus();
-    jobs_.post([store = store_] {
-      (void)guarded([&] {
-        const CurrentContext current(*store->queue().cuda);
-        return store->makeFrontEnd();
-      });
-    });
     return okStatus();
   });
 }

@@ -64,7 +64,6 @@ class TierSelection {
 
   CompileOrder orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,
                        std::span<const std::uint32_t> range = {}) const;
-  void prepareFrontEnd(const ProgramSource& source);
   Code interpreted(const CompileOrder& order) const;
   Graphs graphsFor(CodeKind code, const CompileOrder& order, const std::atomic<bool>& cancelled);
   Result<Code> make(CodeKind code, const CompileOrder& order, const Graphs* graphs, const KernelKind& kind,
@@ -81,7 +80,6 @@ class TierSelection {
   JobQueue jobs_;
   Calibration costs_;
   DirectSelfTest self_test_;
-  std::atomic<bool> has_had_population_for_device_ = false, asked_for_front_end_ = false;
 };
 
 }  // namespace srjit

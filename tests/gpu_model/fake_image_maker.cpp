@@ -1,6 +1,5 @@
 #include "tests/gpu_model/fake_image_maker.h"
 
-#include "compiler/interpreter/front_end/arguments.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/interpreter/lanes/arguments.h"
 #include "compiler/lowering/source_map.h"
@@ -33,16 +32,12 @@ std::size_t FakeImageMaker::held() const {
 
 std::size_t FakeImageMaker::count(std::string_view kind) const {
   const std::scoped_lock lock(mutex_);
-  if (kind.empty()) return rows_ + interpreters_ + totals_ + lanes_ + front_ends_;
+  if (kind.empty()) return rows_ + interpreters_ + totals_ + lanes_;
   return countOf(kind);
 }
 
 std::size_t& FakeImageMaker::countOf(std::string_view kind) const {
-  return kind == "rows"          ? rows_
-         : kind == "interpreter" ? interpreters_
-         : kind == "totals"      ? totals_
-         : kind == "lanes"       ? lanes_
-                                 : front_ends_;
+  return kind == "rows" ? rows_ : kind == "interpreter" ? interpreters_ : kind == "totals" ? totals_ : lanes_;
 }
 
 Status FakeImageMaker::admit(const Request& request) const {
@@ -89,13 +84,6 @@ Result<KernelImage> FakeImageMaker::totals(const DeviceOptions& options) const {
   if (const Status status = admit({"totals", {}, nullptr, options}); !status) return status.error();
   const KernelFacts kernel{kTotalsKernel, kRegisters, 0, 0, 0};
   return finish(totalsModel(options, makes_ptx, kernel), {kernel});
-}
-
-Result<KernelImage> FakeImageMaker::frontEnd(const DeviceOptions& options) const {
-  const SparedScope spared;
-  if (const Status status = admit({"front end", {}, nullptr, options}); !status) return status.error();
-  const std::vector<KernelFacts> kernels = {{kEncodeKernel, kRegisters, 0, 0, 0}, {kLinkKernel, kRegisters, 0, 0, 0}};
-  return finish(frontEndModel(options, makes_ptx, kernels), kernels);
 }
 
 Result<KernelImage> FakeImageMaker::lanes(const DeviceOptions& options) const {

@@ -20,7 +20,7 @@ class FakeImageMaker : public ImageMaker {
  public:
   /// An image request. `dags` is set for rows, `table` for an interpreter.
   struct Request {
-    std::string_view kind;  ///< "rows", "interpreter", "totals", "lanes" or "front end"
+    std::string_view kind;  ///< "rows", "interpreter", "totals" or "lanes"
     std::span<const Dag> dags;
     const HandlerTable* table = nullptr;
     const DeviceOptions& options;
@@ -44,7 +44,6 @@ class FakeImageMaker : public ImageMaker {
   Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override;
   Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override;
   Result<KernelImage> totals(const DeviceOptions& options) const override;
-  Result<KernelImage> frontEnd(const DeviceOptions& options) const override;
   Result<KernelImage> lanes(const DeviceOptions& options) const override;
   std::string identity() const override { return "models " + version; }
 
@@ -55,7 +54,7 @@ class FakeImageMaker : public ImageMaker {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;
-  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, front_ends_ = 0, lanes_ = 0, held_ = 0;
+  mutable std::size_t rows_ = 0, interpreters_ = 0, totals_ = 0, lanes_ = 0, held_ = 0;
   bool holding_ = false;
 };
 

@@ -8,7 +8,6 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/source_map.h"
 #include "compiler/nvptx/kernels.h"
-#include "tests/gpu_model/front_end/models.h"
 #include "tests/gpu_model/lanes/models.h"
 #include "tests/gpu_model/programs.h"
 #include "tests/gpu_model/ptx_machine.h"
@@ -97,10 +96,8 @@ std::vector<std::unique_ptr<KernelModel>> modelsOf(const Json& image) {
       models.push_back(makeInterpreterModel(tableOf(content, options, image.at("math")), options, std::move(facts)));
     } else if (kind == "totals") {
       models.push_back(makeTotalsModel(options, std::move(facts)));
-    } else if (kind == "lanes") {
-      models.push_back(models.empty() ? makeTreesModel(std::move(facts)) : makeLossesModel(std::move(facts)));
     } else {
-      models.push_back(models.empty() ? makeEncodeModel(std::move(facts)) : makeLinkModel(std::move(facts)));
+      models.push_back(models.empty() ? makeTreesModel(std::move(facts)) : makeLossesModel(std::move(facts)));
     }
   }
   return models;
@@ -128,22 +125,10 @@ std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts f
   return imageOf("totals", options, is_ptx, Json::array({kernelOf(facts, kTotalsKernel)}));
 }
 
-namespace {
-
-std::string modelOf(const char* kind, const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts) {
+std::string lanesModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts) {
   Json kernels = Json::array();
   for (const KernelFacts& of : facts) kernels.push_back(kernelOf(of, of.name));
-  return imageOf(kind, options, is_ptx, std::move(kernels));
-}
-
-}  // namespace
-
-std::string frontEndModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts) {
-  return modelOf("front-end", options, is_ptx, facts);
-}
-
-std::string lanesModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts) {
-  return modelOf("lanes", options, is_ptx, facts);
+  return imageOf("lanes", options, is_ptx, std::move(kernels));
 }
 
 std::optional<ModelImage> readModel(const char* text) {

@@ -92,7 +92,6 @@ std::string rowsModel(std::span<const Dag> dags, const DeviceOptions& options, b
                       std::vector<KernelFacts> facts);
 std::string interpreterModel(const HandlerTable& table, const DeviceOptions& options, bool is_ptx, KernelFacts facts);
 std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts facts);
-std::string frontEndModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts);
 std::string lanesModel(const DeviceOptions& options, bool is_ptx, std::span<const KernelFacts> facts);
 
 /// Reads such a text, or one of PTX (ptx_machine.h), up to its end or a 0; nullopt for any other text.

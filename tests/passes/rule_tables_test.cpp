@@ -1,50 +1,15 @@
-// The compiled rules, and their conditions, as another processor has them.
+// The compiled rules, and their conditions.
 #include "passes/rules/tables.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <gtest/gtest.h>
 
-#include "passes/rules/rewriter.h"
-#include "tests/generators/graphs.h"
-#include "tests/generators/population.h"
+#include "tests/generators/data.h"
 
 namespace srjit {
 namespace {
-
-template <class T>
-std::vector<T> bytesCopied(std::span<const T> values) {
-  std::vector<T> copy(values.size());
-  std::memcpy(copy.data(), values.data(), values.size_bytes());
-  return copy;
-}
-
-/// What simplify() does, with a copy of the rules.
-Dag simplifiedWithCopy(const Dag& dag, Math mode) {
-  const RuleTables& rules = rulesFor(mode);
-  const auto ops = bytesCopied(rules.ops);
-  const auto variants = bytesCopied(rules.variants);
-  const auto checks = bytesCopied(rules.checks);
-  const auto steps = bytesCopied(rules.steps);
-  const RuleTables copy = {ops, variants, checks, steps};
-  WorkingDag work(dag);
-  Rewriter rewriter(work.dag(), copy);
-  work.rebuild([&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
-  return work.result();
-}
-
-TEST(RuleTables, ServeAsCopiesOfTheirBytes) {
-  const std::vector<Expression> batch =
-      ExpressionGenerator({.seed = 29, .max_nodes = 40, .variables = 3, .special_probability = 0.1}).batch(2000);
-  for (const Precision precision : kPrecisions) {
-    const Dag dag = Dag::fromExpressions(batch, precision);
-    for (const Math mode : kMathModes) {
-      EXPECT_EQ(simplifiedWithCopy(dag, mode), simplified(dag, mode)) << nameOf(precision) << ' ' << nameOf(mode);
-    }
-  }
-}
 
 TEST(RuleTables, HaveEveryRuleOfTheirModeAndOfStricterOnes) {
   for (const Math mode : kMathModes) {

@@ -233,6 +233,10 @@ std::uint32_t contentHash(const ExpressionView& expression) noexcept {
 // Expressions that one task encodes: few enough that all threads have some.
 constexpr std::size_t kMostOfChunk = EncodedChunk::kMost, kLeastOfChunk = 64;
 
+// Below it, on average, expressions are not looked up in the generation before, since a look-up in vain takes a third
+// of the time of encoding them (docs/history/experiments.md).
+constexpr std::size_t kLeastTokensToFind = 16;
+
 // The program that `encode` appends, or its failure.
 template <class Encode>
 void addProgram(std::uint32_t expression, EncodedChunk& chunk, const Encode& encode) {
@@ -287,7 +291,8 @@ void ChunkEncoder::finish() {
   store_.encodeScratch().giveBack(std::move(scratch_), finds_);
 }
 
-void ChunkEncoder::encode(std::span<const std::uint32_t> chosen, std::size_t from) {
+void ChunkEncoder::encode() {
+  const std::span<const std::uint32_t> chosen = order_.range;
   const std::size_t size =
       std::clamp(chosen.size() / (std::size_t{4} * order_.threads) + 1, kLeastOfChunk, kMostOfChunk);
   struct Part {
@@ -295,7 +300,7 @@ void ChunkEncoder::encode(std::span<const std::uint32_t> chosen, std::size_t fro
   };
   std::vector<Part> parts;
   for (std::size_t s = 0; s < sections_.size(); ++s) {
-    for (std::size_t first = std::max(sections_[s].first, from); first < sections_[s].last; first += size) {
+    for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
       parts.push_back({first, std::min(first + size, sections_[s].last), s});
     }
   }

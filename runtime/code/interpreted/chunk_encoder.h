@@ -1,4 +1,4 @@
-// The host's part of encoding: chunks of expressions, in parallel, by sections that are staged with the same columns.
+// Encoding: chunks of expressions, in parallel, by sections that are staged with the same columns.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,6 @@ struct InterpreterLimits {
   InterpreterLimits(const DeviceLimits& limits, Precision precision);
 };
 
-/// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
-/// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
-/// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound
-/// (docs/history/experiments.md).
-constexpr std::uint32_t fewSlots(Precision precision) {
-  return static_cast<std::uint32_t>(10 * sizeof(float)) / static_cast<std::uint32_t>(bytesOf(precision));
-}
-
 /// Neighbours whose programs are staged with the same columns.
 struct SectionDraft {
   std::size_t first, last;                    ///< of the chosen
@@ -61,26 +53,16 @@ std::vector<SectionDraft> findSections(const CompileOrder& order, const Interpre
 
 struct EncodedProgram;
 
-/// Of programs that one worker has encoded: a task of the host, or the device.
-struct EncodedFacts {
-  std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
-  std::size_t recurring = 0;                 ///< programs that were found in the generation before
-  std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
-  std::vector<std::uint8_t> variables = {};  ///< the same by number in the section
-
-  void takeOperator(Op op) { operators[static_cast<std::size_t>(op)] = 1; }
-  void takeVariable(std::uint32_t number) {
-    if (number >= variables.size()) variables.resize(number + std::size_t{1});
-    variables[number] = 1;
-  }
-};
-
 /// Adjacent chosen expressions, encoded by one task.
-struct EncodedChunk : EncodedFacts {
+struct EncodedChunk {
   static constexpr std::size_t kMost = 1024;  ///< expressions
 
   std::size_t first = 0, last = 0;  ///< of the chosen
   std::size_t section = 0;
+  std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
+  std::size_t recurring = 0;                 ///< programs that were found in the generation before
+  std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
+  std::vector<std::uint8_t> variables = {};  ///< the same by number in the section
   Bytecode code = {};
   std::vector<std::uint32_t> lengths = {};  ///< of the programs
   std::vector<std::uint32_t> slots = {};    ///< of the programs
@@ -96,14 +78,15 @@ struct EncodedChunk : EncodedFacts {
   void begin(std::size_t first_chosen, std::size_t last_chosen, std::size_t number_of_section);
   /// Leaves these failures, and no program.
   void refuse(std::vector<Failure> all);
+  void takeOperator(Op op) { operators[static_cast<std::size_t>(op)] = 1; }
+  void takeVariable(std::uint32_t number) {
+    if (number >= variables.size()) variables.resize(number + std::size_t{1});
+    variables[number] = 1;
+  }
   /// Adds a program's record, before anything else of it.
   void beginProgram(const ExpressionView& expression, std::uint32_t hash, std::size_t parameter_offset);
   std::size_t bytes() const noexcept;
 };
-
-/// Below it, on average, expressions are not looked up in the generation before, since a look-up in vain takes a third
-/// of the time of encoding them (docs/history/experiments.md).
-inline constexpr std::size_t kLeastTokensToFind = 16;
 
 class EncodedChunks;
 struct EncodeScratch;
@@ -113,13 +96,13 @@ struct EncodeWorker;
 /// thread's arena.
 class ChunkEncoder {
  public:
-  /// `sections` are those of what encode() is given; all must outlive it.
+  /// `sections` are those of the order; all must outlive it.
   ChunkEncoder(KernelStore& store, const CompileOrder& order, const std::vector<SectionDraft>& sections,
                const InterpreterLimits& limits);
 
-  /// Adds the chunks of chosen[from] to the last, which become the members of the sections with these numbers.
-  void encode(std::span<const std::uint32_t> chosen, std::size_t from);
-  /// All that were added; valid until the next encode().
+  /// Once.
+  void encode();
+  /// What encode() has made.
   std::span<EncodedChunk> chunks();
   /// Gives the scratch memory back for the next population. Not after an exception, which may leave work half done in
   /// it.

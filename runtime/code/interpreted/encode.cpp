@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -9,12 +10,10 @@
 
 #include "compiler/interpreter/encoder.h"
 #include "compiler/nvptx/options.h"
-#include "runtime/code/costs.h"
+#include "ir/ops.h"
 #include "runtime/code/interpreted/chunk_encoder.h"
-#include "runtime/code/interpreted/device_encoding.h"
 #include "runtime/code/makers.h"
 #include "runtime/platform/clock.h"
-#include "runtime/platform/guarded.h"
 
 namespace srjit {
 
@@ -120,16 +119,44 @@ namespace {
 // A launch takes some microseconds, so programs of many slots are launched apart only where there are many programs.
 constexpr std::size_t kLeastToDivide = 1024;
 
+/// Blocks have slots for their neediest program, and with many slots a multiprocessor holds few of them. So programs
+/// that need more than these are launched apart, where at least half need no more. Measured for normal equations of
+/// 10,000 to 250,000 expressions on an H100: ten of f32 are better than eight or no bound
+/// (docs/history/experiments.md).
+constexpr std::uint32_t fewSlots(Precision precision) {
+  return static_cast<std::uint32_t>(10 * sizeof(float)) / static_cast<std::uint32_t>(bytesOf(precision));
+}
+
+/// Tokens of a program are linked: they get the handlers of the family in use, the numbers of staged columns, and their
+/// places in the table of parameters.
+struct TokenLinks {
+  std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
+  std::span<const std::uint32_t> staged_as;  ///< by variable
+  std::uint32_t staged_columns;
+
+  std::uint32_t columnOf(std::uint32_t column) const {
+    return column < kFirstSlot ? staged_as[column] : column - kFirstSlot + staged_columns;
+  }
+  DeviceToken linked(DeviceToken token, std::uint32_t first_parameter) const {
+    const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
+    const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
+    token.code = handlers[token.code & DeviceToken::kHandlerMask] | columnOf(column) << DeviceToken::kColumnShift |
+                 kind << DeviceToken::kArgumentShift;
+    if (kind == DeviceToken::kParameter) token.argument += first_parameter;
+    if (kind == DeviceToken::kColumn) token.argument = columnOf(token.argument);
+    return token;
+  }
+};
+
 /// Puts the programs of `chunks`, which are in the order of `sections`, behind one another, with the handlers of the
 /// family in code.interpreter, and copies them to the device; adds their parameters and failures to `code`. Programs of
-/// `on_device`, unless that is null, come before those of the first section, and are staged with its columns. Programs
-/// of a section that need many slots may be launched apart. Without programs there is no code.interpreter afterwards.
+/// a section that need many slots may be launched apart. Without programs there is no code.interpreter afterwards.
 /// Throws std::length_error for more than 2^32 tokens.
 class ProgramLinker {
  public:
   ProgramLinker(KernelStore& store, std::span<const SectionDraft> sections, std::span<const EncodedChunk> chunks,
-                DeviceEncoding* on_device, DeviceCode& code)
-      : store_(store), sections_(sections), chunks_(chunks), on_device_(on_device), code_(code) {}
+                DeviceCode& code)
+      : store_(store), sections_(sections), chunks_(chunks), code_(code) {}
 
   void run() {
     InterpreterCode& code = *code_.interpreter;
@@ -144,7 +171,6 @@ class ProgramLinker {
       code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
     }
     Starts::Programs next;
-    if (on_device_ != nullptr) addDeviceSection(next);
     std::vector<std::uint32_t> map;
     std::size_t first = 0;
     for (const SectionDraft& draft : sections_) {
@@ -163,20 +189,8 @@ class ProgramLinker {
     code.offsets.resize(next.program + 1);
     code.offsets.back() = static_cast<std::uint32_t>(next.token);
     takeMemory(map);
-    const std::vector<std::uint16_t> handlers = handlersOfFamily();
-    if (on_device_ != nullptr) {
-      const CurrentContext current(*store_.queue().cuda);
-      on_device_->putOffsets(code.offsets);
-      on_device_->link(handlers, sections_[0].staged_as, sections_[0].stagedColumns(), code.tokens, code_.parameters,
-                       parameters, patches);
-      for (Starts& start : starts) {
-        start.parameter += on_device_->parameters();
-        start.patch += on_device_->patches();
-      }
-    } else {
-      code_.parameters.resize(parameters, patches);
-    }
-    upload(starts, map, handlers);
+    code_.parameters.resize(parameters, patches);
+    upload(starts, map);
   }
 
  private:
@@ -246,11 +260,11 @@ class ProgramLinker {
     }
   }
 
-  // Writes a chunk to its place: tokens to `tokens`, which begin with number `first_token`, the rest to the code.
-  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers, DeviceToken* tokens,
-             std::size_t first_token) {
+  // Writes a chunk to its place: tokens to `tokens`, the rest to the code.
+  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers,
+             DeviceToken* tokens) {
     const SectionDraft& section = sections_[chunk.section];
-    const TokenLinks links{handlers, section.staged_as, section.stagedColumns(), kFirstSlot};
+    const TokenLinks links{handlers, section.staged_as, section.stagedColumns()};
     const auto first_parameter = static_cast<std::uint32_t>(at.parameter);
     code_.parameters.put(at.parameter, at.patch, chunk.parameters);
     std::uint32_t* const offsets = code_.interpreter->offsets.data();
@@ -260,21 +274,11 @@ class ProgramLinker {
       Starts::Programs& own = chunk.slots[p] > at.bound ? many : few;
       const std::uint32_t length = chunk.lengths[p];
       offsets[own.program++] = static_cast<std::uint32_t>(own.token);
-      std::transform(from, from + length, tokens + (own.token - first_token),
+      std::transform(from, from + length, tokens + own.token,
                      [&](DeviceToken token) { return links.linked(token, first_parameter); });
       own.token += length;
       from += length;
     }
-  }
-
-  void addDeviceSection(Starts::Programs& next) {
-    next = {on_device_->programs(), on_device_->tokens()};
-    if (next.program == 0) return;
-    code_.interpreter->sections.push_back({.first_program = 0,
-                                           .programs = static_cast<std::uint32_t>(next.program),
-                                           .map_offset = 0,
-                                           .staged_columns = sections_[0].stagedColumns(),
-                                           .slots = on_device_->slots()});
   }
 
   // Tokens, offsets and the map, in one block.
@@ -289,125 +293,68 @@ class ProgramLinker {
     code.column_map = code.program_offsets + offset_bytes;
   }
 
-  // Programs that are on the device are not copied.
-  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map,
-              std::span<const std::uint16_t> handlers) {
+  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map) {
     InterpreterCode& code = *code_.interpreter;
-    const std::size_t first_token = on_device_ == nullptr ? 0 : on_device_->tokens();
-    const std::size_t token_bytes = (code.offsets.back() - first_token) * sizeof(DeviceToken);
+    const std::vector<std::uint16_t> handlers = handlersOfFamily();
+    const std::size_t token_bytes = code.offsets.back() * sizeof(DeviceToken);
     const DeviceQueue& queue = store_.queue();
     const CurrentContext current(*queue.cuda);
     const std::size_t bytes = token_bytes + (code.offsets.size() + map.size()) * sizeof(std::uint32_t);
     const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(bytes);
     auto* const tokens = static_cast<DeviceToken*>(staging->data());
     tbb::parallel_for(std::size_t{0}, chunks_.size(),
-                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens, first_token); });
-    auto* const words = reinterpret_cast<std::uint32_t*>(tokens + token_bytes / sizeof(DeviceToken));
+                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens); });
+    auto* const words = reinterpret_cast<std::uint32_t*>(tokens + code.offsets.back());
     std::ranges::copy(map, std::ranges::copy(code.offsets, words).out);
-    queue.uploads->complete(
-        [&] { queue.uploads->copyToDevice(code.tokens + first_token * sizeof(DeviceToken), tokens, bytes); });
+    queue.uploads->complete([&] { queue.uploads->copyToDevice(code.tokens, tokens, bytes); });
   }
 
   KernelStore& store_;
   std::span<const SectionDraft> sections_;
   std::span<const EncodedChunk> chunks_;
-  DeviceEncoding* on_device_;
   DeviceCode& code_;
 };
 
-/// Divides a population into what the device and the host encode, so that both end at about the same time, and joins
-/// what they yield.
+/// Encodes a population in chunks, and joins them.
 class ProgramEncoder {
  public:
   ProgramEncoder(KernelStore& store, const CompileOrder& order)
       : store_(store),
         order_(order),
-        source_(order.source),
-        limits_(store.queue().cuda->limits(), source_.precision),
+        limits_(store.queue().cuda->limits(), order.source.precision),
         sections_(findSections(order, limits_)),
-        host_(store, order, sections_, limits_),
-        chosen_(order.range) {}
+        chunks_(store, order, sections_, limits_) {}
 
-  DeviceCode run(bool uses_device) {
+  DeviceCode run() {
     const Stopwatch encoding;
-    if (uses_device) startDevice();
-    const Stopwatch host_share;
-    host_.encode(chosen_, 0);
-    if (device_) takeFromDevice(host_share.seconds());
+    chunks_.encode();
     stageColumns();
     refuseWideSections();
     code_.info.seconds_passes = encoding.seconds();
     const Stopwatch linking;
-    ProgramLinker(store_, sections_, host_.chunks(), device_ ? &*device_ : nullptr, code_).run();
+    ProgramLinker(store_, sections_, chunks_.chunks(), code_).run();
     code_.info.seconds_codegen = linking.seconds();
     std::ranges::stable_sort(code_.failures, {}, &Failure::expression);
-    host_.finish();
+    chunks_.finish();
     return std::move(code_);
   }
 
  private:
-  // With more variables there may be several sections; and workers have memory for a number per variable up to the
-  // largest.
-  void startDevice() {
-    std::shared_ptr<const FrontEnd> front_end = store_.frontEnd();
-    if (front_end == nullptr || source_.variables > limits_.columns || order_.filter != nullptr ||
-        chosen_.size() != source_.expressions.size()) {
-      return;
-    }
-    const double share = store_.deviceShare().of(shareByCosts());
-    const std::size_t blocks = ceilDivide(chosen_.size(), Population::kBlock);
-    const auto of_device = static_cast<std::size_t>(share * static_cast<double>(blocks));
-    const std::size_t count = Population::kBlock * std::clamp(of_device, std::size_t{1}, blocks - 1);
-    const CurrentContext current(*store_.queue().cuda);
-    device_.emplace(store_, source_, count, std::move(front_end), static_cast<std::uint32_t>(limits_.slots));
-    takeChosen(chosen_.subspan(count));
-  }
-
-  double shareByCosts() const { return shareOfDevice(order_.threads, store_.queue().cuda->limits().multiprocessors); }
-
-  // What the device left is encoded behind the host's share, which took `seconds`.
-  void takeFromDevice(double seconds) {
-    const std::size_t share = chosen_.size();
-    {
-      const CurrentContext current(*store_.queue().cuda);
-      device_->finish();
-      // Without these times the next shares are as before.
-      (void)guarded([&] {
-        store_.deviceShare().record(shareByCosts(), {source_.expressions.size() - share, device_->seconds()},
-                                    {share, seconds});
-        return okStatus();
-      });
-    }
-    takeChosen(device_->left());
-    host_.encode(chosen_, share);
-    code_.info.encoded_on_device = device_->programs();
-  }
-
-  // For the host, beside those that were taken before.
-  void takeChosen(std::span<const std::uint32_t> more) {
-    beside_device_.insert(beside_device_.end(), more.begin(), more.end());
-    chosen_ = beside_device_;
-    sections_[0].last = chosen_.size();
-  }
-
-  // What all workers need: the columns of sections, and the family of the operators.
+  // What all chunks need: the columns of sections, and the family of the operators.
   void stageColumns() {
-    std::vector<std::pair<std::size_t, const EncodedFacts*>> workers;  // each with its section
-    for (const EncodedChunk& chunk : host_.chunks()) workers.emplace_back(chunk.section, &chunk);
-    if (device_) workers.emplace_back(0, &device_->facts());
     // Tokens that name no column have column 0 there, so it has a place even if no program needs it. Columns of a
     // filter may be among the variables.
     std::size_t variables = 1;
-    for (const auto& [section, facts] : workers) variables = std::max(variables, facts->variables.size());
+    for (const EncodedChunk& chunk : chunks_.chunks()) variables = std::max(variables, chunk.variables.size());
     std::vector<std::vector<bool>> uses(sections_.size(), std::vector<bool>(variables));
     std::vector<bool> used_ops(kOpCount);
-    for (const auto& [section, facts] : workers) {
-      code_.info.nodes_before += facts->tokens;
-      code_.info.nodes_after += facts->nodes;
-      code_.info.recurring += facts->recurring;
-      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || facts->operators[op] != 0;
-      for (std::size_t v = 0; v < facts->variables.size(); ++v) {
-        if (facts->variables[v] != 0) uses[section][v] = true;
+    for (const EncodedChunk& chunk : chunks_.chunks()) {
+      code_.info.nodes_before += chunk.tokens;
+      code_.info.nodes_after += chunk.nodes;
+      code_.info.recurring += chunk.recurring;
+      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op] != 0;
+      for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
+        if (chunk.variables[v] != 0) uses[chunk.section][v] = true;
       }
     }
     for (std::size_t s = 0; s < sections_.size(); ++s) sections_[s].stage(uses[s]);
@@ -419,7 +366,7 @@ class ProgramEncoder {
   }
 
   void refuseWideSections() {
-    for (EncodedChunk& chunk : host_.chunks()) {
+    for (EncodedChunk& chunk : chunks_.chunks()) {
       const std::size_t wanted = sections_[chunk.section].columns.size();
       if (wanted <= limits_.columns) continue;
       const Error refusal{
@@ -427,20 +374,16 @@ class ProgramEncoder {
           fmt::format("{} columns, but the interpreter takes at most {} on this device", wanted, limits_.columns),
           {}};
       std::vector<Failure> failures;
-      for (std::size_t i = chunk.first; i < chunk.last; ++i) failures.push_back({chosen_[i], refusal});
+      for (std::size_t i = chunk.first; i < chunk.last; ++i) failures.push_back({order_.range[i], refusal});
       chunk.refuse(std::move(failures));
     }
   }
 
   KernelStore& store_;
   const CompileOrder& order_;
-  const ProgramSource& source_;
   const InterpreterLimits limits_;
   std::vector<SectionDraft> sections_;
-  ChunkEncoder host_;
-  std::span<const std::uint32_t> chosen_;     ///< that the host encodes: all, or those beside the device
-  std::vector<std::uint32_t> beside_device_;  ///< the host's share, then what the device left
-  std::optional<DeviceEncoding> device_;
+  ChunkEncoder chunks_;
   DeviceCode code_;
 };
 
@@ -450,30 +393,6 @@ std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
   return InterpreterLimits(limits, precision).columns;
 }
 
-bool isEncodedOnDevice(const ProgramSource& source) {
-  return source.simplify && !source.derivation && !source.pipeline &&
-         isEncodedOnDevice(source.expressions.size(), source.tokens);
-}
-
-bool isEncodedOnDevice(std::size_t expressions, std::size_t tokens) {
-  return expressions >= kLeastEncodedOnDevice && tokens < kLeastTokensToFind * expressions;
-}
-
-std::size_t mostPartsForDevice(std::size_t expressions) {
-  constexpr std::size_t kLeastOfPart = kLeastEncodedOnDevice + kLeastEncodedOnDevice / 4;
-  return std::max(expressions / kLeastOfPart, std::size_t{1});
-}
-
-// A population takes more of the device's memory if the device encodes it, so the host may still encode it.
-DeviceCode encodeForDevice(KernelStore& store, const CompileOrder& order) {
-  if (isEncodedOnDevice(order.source)) {
-    try {
-      return ProgramEncoder(store, order).run(true);
-    } catch (const CudaFailure& failure) {
-      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
-    }
-  }
-  return ProgramEncoder(store, order).run(false);
-}
+DeviceCode encodeForDevice(KernelStore& store, const CompileOrder& order) { return ProgramEncoder(store, order).run(); }
 
 }  // namespace srjit

@@ -101,8 +101,8 @@ TEST(KernelKey, OfTotalsDependsOnPrecisionAndArchitectureAlone) {
   EXPECT_NE(key, keyOfTotals(older, "me"));
 }
 
-TEST(KernelKey, OfTheFrontEndDependsOnTheArchitectureAndTheMachineAlone) {
-  const KernelKey key = keyOfFrontEnd({}, "me");
+TEST(KernelKey, OfLanesDependsOnTheArchitectureAndTheMachineAlone) {
+  const KernelKey key = keyOfLanes({}, "me");
   DeviceOptions same, older, newer;
   same.precision = Precision::kF64;
   same.math = Math::kFast;
@@ -112,11 +112,11 @@ TEST(KernelKey, OfTheFrontEndDependsOnTheArchitectureAndTheMachineAlone) {
   same.loss.emplace();
   older.arch = "sm_75";
   newer.machine = "sm_103";
-  EXPECT_EQ(key, keyOfFrontEnd(same, "me"));
-  EXPECT_NE(key, keyOfFrontEnd(older, "me"));
-  EXPECT_NE(key, keyOfFrontEnd(newer, "me"));
+  EXPECT_EQ(key, keyOfLanes(same, "me"));
+  EXPECT_NE(key, keyOfLanes(older, "me"));
+  EXPECT_NE(key, keyOfLanes(newer, "me"));
   EXPECT_NE(key, keyOfTotals({}, "me"));
-  EXPECT_EQ(key.title, "front end sm_90");
+  EXPECT_EQ(key.title, "lanes sm_90");
 }
 
 TEST(KernelKey, OfAnObjectOfTheCpuDependsOnItsTitleAndOnTheProcessor) {
@@ -142,7 +142,7 @@ TEST(KernelKey, DependsOnTheCompilerIdentity) {
   EXPECT_NE(keyOfRows({&dag, 1}, {}, "me"), keyOfRows({&dag, 1}, {}, "you"));
   EXPECT_NE(keyOfInterpreter(table, {}, "me"), keyOfInterpreter(table, {}, "you"));
   EXPECT_NE(keyOfTotals({}, "me"), keyOfTotals({}, "you"));
-  EXPECT_NE(keyOfFrontEnd({}, "me"), keyOfFrontEnd({}, "you"));
+  EXPECT_NE(keyOfLanes({}, "me"), keyOfLanes({}, "you"));
 }
 
 TEST(KernelKey, TitleDescribesTheKernel) {

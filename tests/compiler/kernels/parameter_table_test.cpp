@@ -1,22 +1,18 @@
 #include "compiler/kernels/parameter_table.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <span>
 #include <vector>
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "ir/numeric.h"
 #include "passes/dag.h"
 
 namespace srjit {
 namespace {
-
-using testing::ElementsAre;
 
 ParameterSource literal(double value) { return {.literal = value}; }
 /// The value is that of no entry.
@@ -69,43 +65,6 @@ TEST(ParameterTable, HasAllEntriesWhoeverWritesThem) {
     expectEntries<float>(count);
     expectEntries<double>(count);
   }
-}
-
-// The patches that are put last come first: nothing is written behind those of the sources.
-TEST(ParameterTable, PutsSourcesInAnyOrder) {
-  const std::vector<ParameterSource> a = {literal(1), parameter(1), literal(2), parameter(0), literal(3)};
-  const std::vector<ParameterSource> b = {parameter(0), literal(4), literal(5)};
-  const std::vector<ParameterSource> c = {literal(6), literal(-0.0)};
-  ParameterTable table;
-  table.resize(10, 3);
-  table.put(7, 2, 1, b, 2);
-  table.put(0, 0, 2, a, 0);
-  table.put(5, 2, 0, c, 2);
-  EXPECT_EQ(table.patches(), 3U);
-  const std::vector<double> parameters = {10, 20, 30};
-  EXPECT_THAT(filled<double>(table, parameters), ElementsAre(1, 20, 2, 10, 3, 6, 0, 30, 4, 5));
-  EXPECT_TRUE(std::signbit(literalsOf<double>(table)[6]));
-}
-
-// What literals write as patches is overwritten by the parameters behind them.
-TEST(ParameterTable, PutsTheSameAsIsAdded) {
-  constexpr std::size_t kOfExpression = 7;
-  const std::vector<ParameterSource> sources = mixedSources(100 * kOfExpression);
-  ParameterTable added, put;
-  for (const ParameterSource& source : sources) added.add(source, 3);
-  put.resize(added.size(), added.patches());
-  std::size_t patch = 0;
-  for (std::size_t first = 0; first < sources.size(); first += kOfExpression) {
-    const std::span<const ParameterSource> some = std::span(sources).subspan(first, kOfExpression);
-    const std::ptrdiff_t literals = std::ranges::count_if(some, &ParameterSource::isLiteral);
-    const std::size_t patches = some.size() - static_cast<std::size_t>(literals);
-    put.put(first, patch, patches, some, 3);
-    patch += patches;
-  }
-  EXPECT_EQ(patch, added.patches());
-  std::vector<double> parameters;
-  for (std::size_t i = 0; i < sources.size() + 3; ++i) parameters.push_back(static_cast<double>(i) + 0.5);
-  EXPECT_EQ(filled<double>(put, parameters), filled<double>(added, parameters));
 }
 
 }  // namespace

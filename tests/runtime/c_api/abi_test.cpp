@@ -76,12 +76,12 @@ TEST(Abi, Expressions) {
   EXPECT_LAYOUT(srjit_op, 32, 32, AT(name, 8), AT(text, 16), AT(code, 24), AT(arity, 28));
   EXPECT_LAYOUT(srjit_compile_options, 48, 56, AT(tier, 8), AT(keep_order, 12), AT(expected_evaluations, 16),
                 AT(expected_rows, 24), AT(passes, 32), AT(data, 40), AT(deferred, 48), AT(as_written, 52));
-  EXPECT_LAYOUT(srjit_program_info, 168, 176, AT(expressions, 8), AT(parameters, 16), AT(nodes_before, 24),
+  EXPECT_LAYOUT(srjit_program_info, 168, 168, AT(expressions, 8), AT(parameters, 16), AT(nodes_before, 24),
                 AT(nodes_after, 32), AT(seconds_passes, 40), AT(seconds_codegen, 48), AT(subtrees_read, 56),
                 AT(nodes_spared, 64), AT(recurring, 72), AT(tier, 80), AT(requested_tier, 84), AT(compiling, 88),
                 AT(reserved, 92), AT(compiled, 96), AT(evaluations, 104), AT(served_interpreted, 112),
                 AT(served_direct, 120), AT(served_compiled, 128), AT(seconds_compiling, 136), AT(seconds_reading, 144),
-                AT(seconds_loading, 152), AT(device_seconds, 160), AT(encoded_on_device, 168));
+                AT(seconds_loading, 152), AT(device_seconds, 160));
 }
 
 TEST(Abi, Evaluations) {

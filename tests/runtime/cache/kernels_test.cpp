@@ -198,26 +198,6 @@ TEST(KernelCache, DirectoriesAreSharedUnderAnyName) {
   EXPECT_NE(inMemory(), inMemory());
 }
 
-TEST(KernelCache, HasDoesNotReadTheImage) {
-  const Scratch scratch;
-  for (int process = 0; process < 2; ++process) {
-    const auto cache = KernelCache::open({.directory = scratch.path("")});
-    EXPECT_EQ(cache->has(keyNumber(1)), process == 1);
-    EXPECT_EQ(cache->stats().misses + cache->stats().disk_hits + cache->stats().memory_hits, 0u);
-    EXPECT_EQ(cache->stats().memory_images, 0u);
-    ASSERT_TRUE(cache->get(keyNumber(1), maker(1)).ok());
-    EXPECT_TRUE(cache->has(keyNumber(1)));
-    EXPECT_FALSE(cache->has(keyNumber(2)));
-  }
-  const auto cache = KernelCache::open({.directory = scratch.path("")});
-  ASSERT_TRUE(cache->clear().ok());
-  EXPECT_FALSE(cache->has(keyNumber(1)));
-  const auto alone = inMemory();
-  EXPECT_FALSE(alone->has(keyNumber(1)));
-  ASSERT_TRUE(alone->get(keyNumber(1), maker(1)).ok());
-  EXPECT_TRUE(alone->has(keyNumber(1)));
-}
-
 TEST(KernelCache, ImagesPersistOnDisk) {
   const Scratch scratch;
   {

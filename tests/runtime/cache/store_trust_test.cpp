@@ -62,7 +62,6 @@ void expectRefused(const Places& places, const std::string& text, bool is_foreig
     expectError(store.verify());
     expectError(store.clear());
     if (!is_foreign) {  // whose content nobody reads in these
-      expectError(store.has(keyNumber(1)));
       expectError(store.totals());
       expectError(store.write(keyNumber(2), imageNumber(2)));
     }

@@ -3,9 +3,7 @@
 #include "tools/bench/scenarios/fresh.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,8 +18,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kFewRows = 200, kFreshSamples = 15, kFrontEndSample = 10'000;
-constexpr double kMostSecondsToWait = 60;  // for kernels that are made in the background
-constexpr double kFreshSeconds = 2;        // per series, making the expressions included
+constexpr double kFreshSeconds = 2;  // per series, making the expressions included
 
 TokenArrays arraysOf(std::span<const Expression> generation) {
   TokenArrays arrays;
@@ -85,24 +82,19 @@ class FreshBench {
   void series(const Engine& engine, const Dataset& data, const Subject& subject, Tier tier, bool simplify = true) {
     const CompileOptions options{.tier = tier, .simplify = simplify};
     timeFresh(engine, data, next(), options);
-    if (tier != Tier::kDirect && simplify) awaitDeviceEncoding(engine, data);
     timeOneCall(engine, data, next(), options);
     std::vector<FreshTimes> samples;
     std::vector<double> one_call;
-    std::size_t encoded_on_device = 0;
     Tier served = tier;
     bench_.sample(kFreshSamples, kFreshSeconds, [&] {
       const FreshRun run = timeFresh(engine, data, next(), options);
       samples.push_back(run);
       served = run.program.status().tier;
-      encoded_on_device = run.program.info().encoded_on_device;
       one_call.push_back(timeOneCall(engine, data, next(), options).first);
       return run.total;
     });
     const Subject named =
-        inTier(subject, tier)
-            .with(simplify ? "" : "as written",
-                  {{"served", nameOf(served)}, {"encoded_on_device", encoded_on_device}, {"simplify", simplify}});
+        inTier(subject, tier).with(simplify ? "" : "as written", {{"served", nameOf(served)}, {"simplify", simplify}});
     const auto add = [&](const char* metric, const auto& of) {
       std::vector<double> values;
       for (const FreshTimes& times : samples) values.push_back(of(times));
@@ -129,7 +121,7 @@ class FreshBench {
       samples.push_back(times);
       return times.wall;
     });
-    const auto add = [&](const char* metric, const char* unit, double OnDeviceTimes::*member) {
+    const auto add = [&](const char* metric, const char* unit, double OnDeviceTimes::* member) {
       std::vector<double> values;
       for (const OnDeviceTimes& times : samples) values.push_back(times.*member);
       bench_.add(subject_.with("on the device", {{"on_device", true}}), metric, unit, values);
@@ -137,16 +129,6 @@ class FreshBench {
     add("token arrays to losses", "ms", &OnDeviceTimes::wall);
     add("of that, kernels", "ms", &OnDeviceTimes::kernels);
     add("of that, the call", "us", &OnDeviceTimes::submit);
-  }
-
-  /// What encodes large populations on the device is made in the background.
-  void awaitDeviceEncoding(const Engine& engine, const Dataset& data) {
-    if (population_ != "small" || !bench_.onGpu() || bench_.quick) return;
-    const Stopwatch watch;
-    while (timeFresh(engine, data, next(), {.tier = Tier::kInterpret}).program.info().encoded_on_device == 0) {
-      if (watch.seconds() > kMostSecondsToWait) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    }
   }
 
   void frontEnd() {
