@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/generators/population.h"
+#include "tests/generators/data.h"
 
 namespace srjit {
 namespace {
