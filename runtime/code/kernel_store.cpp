@@ -125,14 +125,11 @@ Result<std::shared_ptr<const Module>> KernelStore::lanes() {
   return made;
 }
 
-<<<<<<< HEAD
 std::shared_ptr<const Module> KernelStore::lanesIfMade() {
   const std::lock_guard lock(mutex_);
   return lanes_;
 }
 
-=======
->>>>>>> d98a7790d155fc49c90941b45aa0d45d1fc49244
 KernelKey KernelStore::keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
                              unsigned min_blocks) const {
   return keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);

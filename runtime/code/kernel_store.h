@@ -88,11 +88,8 @@ class KernelStore {
 
   /// The kernels of compiler/interpreter/lanes/arguments.h. Kept as long as the store.
   Result<std::shared_ptr<const Module>> lanes();
-<<<<<<< HEAD
   /// Null until lanes() has made them.
   std::shared_ptr<const Module> lanesIfMade();
-=======
->>>>>>> d98a7790d155fc49c90941b45aa0d45d1fc49244
 
   /// What the functions below find the kernels of these graphs by.
   KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
@@ -143,10 +140,7 @@ class KernelStore {
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
-<<<<<<< HEAD
   std::shared_ptr<const Module> lanes_;
-=======
->>>>>>> d98a7790d155fc49c90941b45aa0d45d1fc49244
 };
 
 }  // namespace srjit

@@ -61,7 +61,6 @@ Estimate TierSelection::estimate(std::size_t expressions, std::size_t tokens, co
   const DeviceCosts now = costs();
   const CodeKind first = firstCode(*options.tier, self_test_.state(), now, work);
   return {secondsOf(first, now, work), bestParts(first, now, work)};
-<<<<<<< HEAD
 }
 
 bool TierSelection::interprets(std::size_t expressions, std::size_t tokens, const CompileOptions& options) const {
@@ -83,8 +82,6 @@ bool TierSelection::hasLanes() {
     return okStatus();
   });
   return false;
-=======
->>>>>>> d98a7790d155fc49c90941b45aa0d45d1fc49244
 }
 
 CompileOrder TierSelection::orderOf(const ProgramSource& source, GraphFilter* filter, const Deadline& deadline,

@@ -10,10 +10,7 @@
 
 #include "compiler/interpreter/encoder.h"
 #include "compiler/nvptx/options.h"
-<<<<<<< HEAD
-=======
 #include "ir/ops.h"
->>>>>>> d98a7790d155fc49c90941b45aa0d45d1fc49244
 #include "runtime/code/interpreted/chunk_encoder.h"
 #include "runtime/code/makers.h"
 #include "runtime/platform/clock.h"

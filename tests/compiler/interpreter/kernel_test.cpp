@@ -64,7 +64,7 @@ TEST(Interpreter, RejectsATableOfOtherOptions) {
   const HandlerTable flat({Precision::kF32, Math::kPrecise, {Op::kAdd}, 8, 2});
   DeviceOptions narrow;
   narrow.rows_per_thread = 8;
-  EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 16");
+  EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 15");
 }
 
 TEST(Interpreter, CopiesColumnsByCpAsyncWhereSupported) {

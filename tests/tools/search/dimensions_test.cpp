@@ -181,7 +181,7 @@ TEST(Dimensions, TreesThatKeepUnitsAreTheSameInOtherUnits) {
                                  .ops = allOperators(),
                                  .constant_probability = 0.4});
       std::size_t kept = 0;
-      for (int i = 0; i < 8000; ++i) {
+      for (int i = 0; i < 12000; ++i) {
         const Expression tree = trees.next();
         if (!keeps(dimensions, tree)) continue;
         const std::optional<bool> is_same = changesByOneFactor(Change(dimensions, tree, columns), random);
