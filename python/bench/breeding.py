@@ -76,8 +76,8 @@ def measure(trees, rows, count, max_len=64):
     sizes = forest.batch_subtree_size[:, 0].float()
     row = {"trees": trees, "rows": rows, "nodes": sizes.mean().item(), "most nodes": sizes.max().item()}
     theirs = {mode: SymbolicRegression(datapoints=X, labels=y, execute_mode=mode) for mode in MODES}
-    for mode, problem in theirs.items():
-        row[f"EvoGP, {mode}"] = milliseconds(lambda problem=problem: problem.evaluate(forest), count)
+    for mode, by in theirs.items():
+        row[f"EvoGP, {mode}"] = milliseconds(lambda by=by: by.evaluate(forest), count)
     mode = min(MODES, key=lambda mode: row[f"EvoGP, {mode}"])
     row["EvoGP"] = row[f"EvoGP, {mode}"]
     row["sr-jit"] = milliseconds(lambda: problem.evaluate(forest), count)

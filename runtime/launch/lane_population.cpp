@@ -138,7 +138,7 @@ void LaneFlight::submit(const PopulationView& population) {
 void LaneFlight::wait() {
   if (!in_flight_) return;
   const CurrentContext current(*queue_.cuda);
-  done_.synchronize();
+  waitBriefly(done_);
   in_flight_ = false;
 }
 
