@@ -27,6 +27,19 @@ struct Found {
   std::uint32_t parameters = 0;
 };
 
+constexpr std::int8_t kNoOperator = -1;
+/// By code.
+const std::array<std::int8_t, kMostOps> kArities = [] {
+  std::array<std::int8_t, kMostOps> arities{};
+  arities.fill(kNoOperator);
+  for (std::int32_t code = 1; code < static_cast<std::int32_t>(kMostOps); ++code) {
+    if (const std::optional<Op> op = opOfCode(code)) {
+      arities[static_cast<std::size_t>(code)] = static_cast<std::int8_t>(arityOf(*op));
+    }
+  }
+  return arities;
+}();
+
 Found check(std::span<const std::int32_t> codes, Notation notation, std::size_t columns, bool has_constants) {
   const bool is_prefix = notation == Notation::kPrefix;
   Found found;
@@ -34,9 +47,9 @@ Found check(std::span<const std::int32_t> codes, Notation notation, std::size_t 
   for (const std::int32_t code : codes) {
     std::size_t arity = 0;
     if (code > 0) {
-      const std::optional<Op> op = opOfCode(code);
-      if (!op) return {};
-      arity = static_cast<std::size_t>(arityOf(*op));
+      const auto place = static_cast<std::size_t>(code);
+      if (place >= kArities.size() || kArities[place] == kNoOperator) return {};
+      arity = static_cast<std::size_t>(kArities[place]);
     } else if (isParameterCode(code)) {
       found.parameters = std::max(found.parameters, indexOfCode(code) + 1);
     } else if (code == kConstantCode ? !has_constants : indexOfCode(code) >= columns) {
@@ -54,8 +67,10 @@ std::span<const std::int32_t> codesOf(const PopulationView& population, std::siz
   return population.codes.subspan(begin, static_cast<std::size_t>(population.offsets[e + 1]) - begin);
 }
 
-void surveyBlock(const PopulationView& population, std::size_t max_nodes, std::size_t block, PopulationSurvey& survey,
-                 Part& part) {
+Part surveyBlock(const PopulationView& population, std::size_t columns, std::size_t max_nodes, std::size_t block,
+                 PopulationSurvey& survey) {
+  Part part;
+  part.columns.resize(columns);
   const std::size_t first = block * PopulationSurvey::kBlock;
   const std::size_t last = std::min(first + PopulationSurvey::kBlock, population.size());
   const std::size_t most = max_nodes == 0 ? kMostDeviceTokens : std::min<std::size_t>(max_nodes, kMostDeviceTokens);
@@ -81,6 +96,7 @@ void surveyBlock(const PopulationView& population, std::size_t max_nodes, std::s
       }
     }
   }
+  return part;
 }
 
 }  // namespace
@@ -89,10 +105,8 @@ PopulationSurvey survey(const PopulationView& population, std::size_t columns, s
   PopulationSurvey all;
   all.parameter_counts.resize(population.size());
   std::vector<Part> parts(ceilDivide(population.size(), PopulationSurvey::kBlock));
-  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t block) {
-    parts[block].columns.resize(columns);
-    surveyBlock(population, max_nodes, block, all, parts[block]);
-  });
+  tbb::parallel_for(std::size_t{0}, parts.size(),
+                    [&](std::size_t block) { parts[block] = surveyBlock(population, columns, max_nodes, block, all); });
   std::array<bool, kMostOps> operators{};
   std::vector<std::uint8_t> used(columns);
   std::size_t parameters = 0;

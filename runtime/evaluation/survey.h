@@ -14,7 +14,7 @@
 namespace srjit {
 
 struct PopulationSurvey {
-  static constexpr std::size_t kBlock = 1024;  ///< expressions that one task surveys
+  static constexpr std::size_t kBlock = 256;  ///< expressions that one task surveys
 
   /// The expressions that the host evaluates, ascending: those that are not valid, or longer than lanes or limits
   /// allow.

@@ -74,6 +74,9 @@ Result<std::unique_ptr<LaneFlight>> LaneFlight::start(std::shared_ptr<KernelStor
   flight->work_ = std::move(*work);
   flight->stage(population, survey, parameters);
   flight->submit(population);
+  // Fresh memory takes longer than the writing, so it is touched while the device computes.
+  flight->losses_.values.resize(flight->count_);
+  flight->losses_.valid_rows.resize(flight->count_);
   return flight;
 }
 
@@ -148,9 +151,9 @@ Result<Losses> LaneFlight::finish() {
   const std::span losses(at<const double>(bytes, at_.losses), count_);
   const std::span valid_rows(at<const std::uint64_t>(bytes, at_.valid_rows), count_);
   const std::span faults(at<const DeviceFault>(bytes, at_.faults), count_);
-  Losses all;
-  all.values.assign(losses.begin(), losses.end());
-  all.valid_rows.assign(valid_rows.begin(), valid_rows.end());
+  Losses all = std::move(losses_);
+  std::ranges::copy(losses, all.values.begin());
+  std::ranges::copy(valid_rows, all.valid_rows.begin());
   auto left = left_.begin();
   for (std::size_t e = 0; e < count_; ++e) {
     if (left != left_.end() && *left == e) {

@@ -256,7 +256,8 @@ bool DeviceExecutor::encodesAsWritten(const PopulationView& population, const Da
                                       const CompileOptions& options) {
   const Dataset::State& state = data.state();
   return !options.simplify && !options.pipeline && population.size() >= LaneFlight::kLeastExpressions &&
-         population.size() <= UINT32_MAX && DeviceLoss::Work::takes(loss, state) && !deviceDataOf(state).isStreamed() &&
+         population.size() <= UINT32_MAX && state.rows <= LaneFlight::kMostRows &&
+         DeviceLoss::Work::takes(loss, state) && !deviceDataOf(state).isStreamed() &&
          deviceDataOf(state).belongsTo(*queue_) && keptWith(state) == nullptr &&
          selection_.interprets(population.size(), population.codes.size(), options) && selection_.hasLanes();
 }
