@@ -31,7 +31,7 @@ sed -i -E 's#\]\(\.\./\.\./README\.md#](../index.md#g; s#\[([^]]*)\]\(\.\./\.\./
 sed -i -E 's#\[([^]]*)\]\((SECURITY\.md|CITATION\.cff|LICENSE|examples)\)#\1#g' "$pages/index.md"
 {
   printf '# Python reference\n\n[python](python.md) shows how the parts are used.\n\n::: srjit\n'
-  for module in sklearn deap gplearn bingo operon torch mpi; do printf '\n::: srjit.%s\n' "$module"; done
+  for module in sklearn deap gplearn bingo operon evogp torch mpi; do printf '\n::: srjit.%s\n' "$module"; done
 } >"$pages/reference.md"
 "$venv/bin/mkdocs" build --strict --quiet --config-file tools/mkdocs.yml
 note "build/docs/index.html"
