@@ -19,8 +19,7 @@ DeviceBuffer copied(const std::shared_ptr<const Stream>& stream, const std::vect
 
 }  // namespace
 
-OnDevice::OnDevice(const Engine& engine, const Dataset& data, std::shared_ptr<const Cuda> cuda,
-                   std::size_t expressions)
+OnDevice::OnDevice(const Engine& engine, const Dataset& data, std::shared_ptr<const Cuda> cuda, std::size_t expressions)
     : cuda_(std::move(cuda)),
       current_(*cuda_),
       stream_(std::make_shared<const Stream>(cuda_)),
@@ -62,7 +61,8 @@ std::vector<Expression> withoutParameters(std::span<const Expression> generation
   for (const Expression& expression : generation) {
     std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
     for (Token& token : tokens) {
-      if (token.kind == Token::Kind::kParameter) token = Token::constant(1 + 0.25 * static_cast<double>(token.index % 7));
+      if (token.kind == Token::Kind::kParameter)
+        token = Token::constant(1 + 0.25 * static_cast<double>(token.index % 7));
     }
     expressions.push_back(must(Expression::create(std::move(tokens))));
   }
