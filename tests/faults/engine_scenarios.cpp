@@ -367,6 +367,20 @@ Calls deviceLosses(World& world, const EngineOptions& options) {
   };
 }
 
+/// A population of the host that lanes encode, but for one long expression.
+Calls asWritten(World& world, const EngineOptions& options) {
+  const auto ready = readyWith(world, options, {1'024, 33});
+  ready->arrays.addPostfix(chainOf(150, [](std::uint32_t i) { return i % 5; }, [](std::uint32_t) { return Op::kAdd; }));
+  EXPECT_TRUE(ready->engine->deviceLoss(*ready->data, {.operators = {Op::kAdd}, .expressions = 1}));
+  return [ready] {
+    Outcome outcome;
+    const CompileOptions as_written{.tier = Tier::kInterpret, .simplify = false};
+    outcome.take(tried(
+        [&] { return ready->engine->loss(ready->arrays.view(), *ready->data, ready->w.parameters, {}, as_written); }));
+    return outcome;
+  };
+}
+
 EngineOptions onCpu(Tier tier = Tier::kInterpret) { return {.device = "cpu", .math = Math::kStrict, .tier = tier}; }
 
 /// Parses, prints and simplifies; each form gives its own tokens back.
@@ -481,6 +495,7 @@ constexpr Scenario kGpuScenarios[] = {
     {"GpuKeptSubtrees", kOfGpu, keptSubtrees, oneGpu, true},
     {"GpuDeviceMemory", kOfGpu, [](World& w) { return deviceMemory(w, onGpu()); }, oneGpu},
     {"GpuDeviceLosses", kOfGpu, [](World& w) { return deviceLosses(w, onGpu()); }, oneGpu},
+    {"GpuAsWritten", kOfGpu, [](World& w) { return asWritten(w, onGpu()); }, oneGpu},
     {"PoolEngine", kStart, [](World& w) { return creation(w, onPool()); }, twoGpus},
     {"PoolUploads", kStart, [](World& w) { return uploads(w, onPool()); }, twoGpus},
     {"PoolCompilation", kOfGpu, [](World& w) { return compilation(w, onPool()); }, twoGpus, true},
