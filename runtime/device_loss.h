@@ -47,7 +47,8 @@ class DeviceLoss {
   /// Puts the work on `stream` (0: the legacy default stream) and returns. The bits of the losses are those of
   /// Engine::loss() of programs with CompileOptions::simplify false. Errors: kInvalid for more expressions than
   /// DeviceLossOptions has, for sizes that do not fit together, and for addresses that are missing or not aligned;
-  /// kUnsupported for memory of another device; kMachine where the driver fails.
+  /// kUnsupported for memory of another device, unless an earlier call has accepted the address; kMachine where the
+  /// driver fails.
   Status submit(const DevicePopulation& population, const DeviceLossOutputs& out, std::uint64_t stream) const;
 
   class Work;

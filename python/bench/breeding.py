@@ -82,7 +82,7 @@ def measure(trees, rows, count, max_len=64):
     row["EvoGP"] = row[f"EvoGP, {mode}"]
     row["sr-jit"] = milliseconds(lambda: problem.evaluate(forest), count)
     codes = srjit.evogp.codes_of(forest.batch_node_type, forest.batch_node_value, problem._table)
-    losses, out = problem._losses["mse"], torch.empty(trees, device="cuda")
+    losses, out = problem._losses["mse", max_len], torch.empty(trees, device="cuda")
     row["sr-jit, codes to losses"] = milliseconds(
         lambda: losses(codes, forest.batch_node_value, prefix=True, out=out), 2 * count)
     graph = torch.cuda.CUDAGraph()

@@ -71,9 +71,9 @@ def output_array(array: Any, shape: tuple[int, ...], precision: str) -> DeviceAr
                        made.device, made.stream, array)
 
 
-def device_memory(array: Any, what: str) -> tuple[int, tuple[int, ...], str, bool, int | None]:
-    """Pointer, shape, NumPy's name of the type, whether in C's order, and number of the GPU (None: not known) of an array,
-    whose numbers are there after the pending work of `stream_of`.
+def device_memory(array: Any, what: str) -> tuple[int, tuple[int, ...], str, bool, int | None, Any]:
+    """Pointer, shape, NumPy's name of the type, whether in C's order, number of the GPU (None: not known) and owner of the
+    memory of an array, whose numbers are there after the pending work of `stream_of`.
 
     Arrays of torch and CuPy are asked for no more than that, so that a CUDA graph may be captured meanwhile.
     """
@@ -81,23 +81,23 @@ def device_memory(array: Any, what: str) -> tuple[int, tuple[int, ...], str, boo
     if torch is not None and isinstance(array, torch.Tensor):
         if not array.is_cuda:
             raise TypeError(f"{what} are not in the memory of a GPU")
-        return array.data_ptr(), tuple(array.shape), str(array.dtype)[6:], array.is_contiguous(), array.device.index
+        return array.data_ptr(), tuple(array.shape), str(array.dtype)[6:], array.is_contiguous(), array.device.index, array
     if _is_of_cupy(array):
         interface = array.__cuda_array_interface__
-        return (interface["data"][0], array.shape, array.dtype.name, array.flags.c_contiguous, array.device.id)
+        return (interface["data"][0], array.shape, array.dtype.name, array.flags.c_contiguous, array.device.id, array)
     if not is_on_device(array):
         raise TypeError(f"{what} are not in the memory of a GPU")
     if hasattr(array, "__dlpack__"):
         from . import _core
 
-        pointer, shape, strides, name, _owner = _core.device_memory(array.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
+        pointer, shape, strides, name, owner = _core.device_memory(array.__dlpack__(stream=_LEGACY_DEFAULT_STREAM))
         number = array.__dlpack_device__()[1]
     else:
         interface = array.__cuda_array_interface__
         pointer, shape, name = interface["data"][0], tuple(interface["shape"]), np.dtype(interface["typestr"]).name
-        strides, number = interface.get("strides"), None
+        strides, number, owner = interface.get("strides"), None, array
     size = np.dtype(name).itemsize if name != "another" else 0
-    return pointer, shape, name, strides is None or tuple(strides) == _adjacent_strides(shape, size), number
+    return pointer, shape, name, strides is None or tuple(strides) == _adjacent_strides(shape, size), number, owner
 
 
 def stream_of(array: Any) -> int:
@@ -105,12 +105,12 @@ def stream_of(array: Any) -> int:
     stream, for which DLPack makes its producer wait."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
-        return torch.cuda.current_stream(array.device).cuda_stream
+        return torch.cuda.current_stream(array.device).cuda_stream or _LEGACY_DEFAULT_STREAM
     if _is_of_cupy(array):
         with array.device:
-            return sys.modules["cupy"].cuda.get_current_stream().ptr
+            return sys.modules["cupy"].cuda.get_current_stream().ptr or _LEGACY_DEFAULT_STREAM
     if not hasattr(array, "__dlpack__"):
-        return array.__cuda_array_interface__.get("stream") or 0
+        return array.__cuda_array_interface__.get("stream") or _LEGACY_DEFAULT_STREAM
     return _LEGACY_DEFAULT_STREAM
 
 

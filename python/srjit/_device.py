@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arrays import device_memory, stream_of
+from ._arrays import device_memory, is_on_device, stream_of
 from ._errors import InvalidError
 from ._results import Failure
 
@@ -35,6 +35,7 @@ class DeviceLosses:
     values: Any
     valid_rows: Any
     faults: Any
+    _owners: tuple = field(default=(), repr=False)  # of memory that kernels may still read
 
     @property
     def failures(self) -> list[Failure]:
@@ -57,8 +58,9 @@ class DeviceLoss:
         expressions: Those of a call, at most.
     """
 
-    def __init__(self, work: Any, expressions: int, ordinal: int):
+    def __init__(self, work: Any, data: Any, expressions: int, ordinal: int):
         self._work = work
+        self._data = data  # has the owners of columns that are used in place
         self._ordinal = ordinal
         self._lock = threading.Lock()
         self.expressions = expressions
@@ -84,6 +86,10 @@ class DeviceLoss:
             TypeError: Arrays of another type, or not in a GPU's memory.
         """
         tokens = self._memory(codes, "codes", ("int32",), (1, 2))
+        stream = stream_of(codes)
+        for array, what in ((constants, "constants"), (offsets, "offsets"), (out, "out")):
+            if array is not None and is_on_device(array) and stream_of(array) != stream:
+                raise ValueError(f"codes and {what} are of different streams")
         shape = tokens.shape
         values = _NONE if constants is None else self._memory(constants, "constants", tuple(_PRECISIONS), (len(shape),))
         if values.pointer and values.shape != shape:
@@ -106,11 +112,11 @@ class DeviceLoss:
             self._work.submit(tokens.pointer, (values.pointer, _PRECISIONS[values.type]), int(np.prod(shape)), count,
                               0 if is_matrix else places.pointer, shape[1] if is_matrix else 0,
                               places.pointer if is_matrix else 0, prefix, (losses.pointer, _PRECISIONS[losses.type]),
-                              _pointer(valid_rows), _pointer(faults), stream_of(codes))
-        return DeviceLosses(values_out, valid_rows, faults)
+                              _pointer(valid_rows), _pointer(faults), stream)
+        return DeviceLosses(values_out, valid_rows, faults, (tokens.owner, values.owner, places.owner))
 
     def _memory(self, array: Any, what: str, types: Sequence[str], dimensions: Sequence[int]) -> _Memory:
-        pointer, shape, name, is_adjacent, ordinal = device_memory(array, what)
+        pointer, shape, name, is_adjacent, ordinal, owner = device_memory(array, what)
         if name not in types:
             raise TypeError(f"{what} are of type {name}, expected {' or '.join(types)}")
         if len(shape) not in dimensions:
@@ -119,7 +125,7 @@ class DeviceLoss:
             raise ValueError(f"{what} are not in C's order")
         if ordinal is not None and ordinal != self._ordinal:
             raise ValueError(f"{what} are of cuda:{ordinal}, but the data of cuda:{self._ordinal}")
-        return _Memory(pointer, shape, name)
+        return _Memory(pointer, shape, name, owner)
 
     def __repr__(self) -> str:
         return f"<srjit.DeviceLoss of up to {self.expressions} expressions on cuda:{self._ordinal}>"
@@ -129,6 +135,7 @@ class _Memory(NamedTuple):
     pointer: int
     shape: tuple[int, ...]
     type: str
+    owner: Any = None
 
 
 _NONE = _Memory(0, (), "float32")

@@ -388,7 +388,7 @@ class Engine:
         count, tokens = whole(expressions, "expressions", least=1), whole(most_tokens, "most_tokens", 1, MOST_TOKENS)
         work = _core.device_loss(self._engine, self._data_of(data, None), names, count, tokens, *_words(loss, nan),
                                  whole(device_bytes, "device_bytes", most=_MOST))
-        return DeviceLoss(work, count, int(self.device.removeprefix("cuda:")))
+        return DeviceLoss(work, data._data, count, int(self.device.removeprefix("cuda:")))
 
     def _loss_on_device(self, arrays: tuple, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool,
                         out: Any) -> DeviceLosses:
@@ -398,9 +398,10 @@ class Engine:
         self._data_of(data, None)
         is_matrix = len(codes.shape) == 2
         count = codes.shape[0] if is_matrix or offsets is None else offsets.shape[0] - 1
-        most_tokens = min(max(codes.shape[1], 1), MOST_TOKENS) if is_matrix else MOST_TOKENS
+        # Few sizes, since each has memory of its own.
+        most_tokens = min(max(1 << max(codes.shape[1] - 1, 1).bit_length(), 32), MOST_TOKENS) if is_matrix else MOST_TOKENS
         # Calls of different streams must not share memory. What a larger one replaces may still be in a graph.
-        key = (stream_of(codes), loss, nan, most_tokens)
+        key = (self._engine, stream_of(codes), loss, nan, most_tokens)
         with data._lock:
             found = data._device_losses.get(key)
             if found is None or found.expressions < count:

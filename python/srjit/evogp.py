@@ -57,10 +57,11 @@ class SymbolicRegression(evogp.problem.SymbolicRegression):
         columns = points.float().t().contiguous().t()
         self.data = self.engine.upload(columns, labels.float().reshape(-1))
         self._table = _codes(points.shape[1], FUNCS_NAMES).to(points.device)
-        self._losses: dict[str, DeviceLoss] = {}
+        self._losses: dict[tuple[str, int], DeviceLoss] = {}
 
     def evaluate(self, forest: Forest, use_MSE: bool = True) -> torch.Tensor:
-        """The fitness of every tree, shape (trees,). Puts work on torch's current stream, and does not wait for it.
+        """The fitness of every tree, shape (trees,). Puts work on torch's current stream, and does not wait for it, unless
+        trees have room for more than 256 nodes.
 
         Raises:
             TypeError: Something else than a forest of single trees.
@@ -79,11 +80,11 @@ class SymbolicRegression(evogp.problem.SymbolicRegression):
         return losses.neg_()
 
     def _loss_of(self, name: str, trees: int, most_tokens: int) -> DeviceLoss:
-        found = self._losses.get(name)
+        key = (name, min(most_tokens, MOST_TOKENS))
+        found = self._losses.get(key)
         if found is None or found.expressions < trees:
-            found = self.engine.device_loss(self.data, trees, _OPERATORS.values(), most_tokens=min(most_tokens, MOST_TOKENS),
-                                            loss=name)
-            self._losses[name] = found
+            found = self.engine.device_loss(self.data, trees, _OPERATORS.values(), most_tokens=key[1], loss=name)
+            self._losses[key] = found
         return found
 
     def _evaluate_long(self, forest: Forest, codes: torch.Tensor, name: str, losses: torch.Tensor) -> None:

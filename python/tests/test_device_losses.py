@@ -142,6 +142,17 @@ def test_a_graph_evaluates_what_the_arrays_then_have(gpu, near_data):
 
 
 @needs_gpu
+def test_columns_that_are_used_in_place_stay(gpu):
+    torch, put, _ = module_of("torch")
+    X = torch.rand((100_000, 1), device=DEVICE)
+    losses = gpu.device_loss(gpu.upload(X.clone(), X[:, 0].contiguous()), 1, ["add"])
+    codes, constants, offsets = map(put, arrays_of(["x0"]))
+    for _ in range(20):
+        torch.rand((100_000, 1), device=DEVICE)  # takes memory that is free
+    assert losses(codes, constants, offsets).values.item() == 0
+
+
+@needs_gpu
 def test_larger_generations_get_more_room(gpu, near_data):
     _, put, get = module_of("torch")
     for texts in (TEXTS[:1], TEXTS * 3, TEXTS, TEXTS * 50):

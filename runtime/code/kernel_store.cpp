@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/lanes/arguments.h"
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/kernels.h"
 
@@ -120,6 +121,7 @@ Result<std::shared_ptr<const Module>> KernelStore::lanes() {
   const DeviceOptions made_for = options({}, 4);
   auto made = load(keyOfLanes(made_for, identity_), [&] { return images_->lanes(made_for); });
   if (!made) return made;
+  (*made)->kernel(kTreesKernel).allowSharedBytes(kMostTreesSharedBytes);
   const std::lock_guard lock(mutex_);
   lanes_ = *made;
   return made;

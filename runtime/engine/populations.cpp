@@ -54,18 +54,29 @@ class PendingParts final : public Pending<Losses>::State {
 /// A population that the device encodes, but for expressions that are left to the host.
 class PendingAsWritten final : public Pending<Losses>::State {
  public:
-  /// `left` is null if there are no others.
-  PendingAsWritten(std::unique_ptr<Flight> flight, std::vector<std::uint32_t> numbers,
-                   std::optional<Pending<Losses>> left)
-      : flight_(std::move(flight)), numbers_(std::move(numbers)), left_(std::move(left)) {}
+  PendingAsWritten(std::shared_ptr<Engine::State> engine, std::unique_ptr<Flight> flight,
+                   std::vector<std::uint32_t> numbers, std::optional<Pending<Losses>> left)
+      : engine_(std::move(engine)), flight_(std::move(flight)), numbers_(std::move(numbers)), left_(std::move(left)) {}
+  PendingAsWritten(const PendingAsWritten&) = delete;
+  PendingAsWritten& operator=(const PendingAsWritten&) = delete;
+  ~PendingAsWritten() override { dropIfForked(); }
 
-  bool ready() override { return flight_->ready() && (!left_ || left_->ready()); }
+  // A failure ends the work, too; result() gives it.
+  bool ready() override {
+    dropIfForked();
+    if (flight_ == nullptr) return true;
+    const auto ready = guarded([&]() -> Result<bool> { return flight_->ready(); });
+    return (!ready || *ready) && (!left_ || left_->ready());
+  }
   void wait() override {
-    flight_->wait();
+    dropIfForked();
+    if (flight_ == nullptr) return;
+    static_cast<void>(guarded([&] { return flight_->wait(), okStatus(); }));
     if (left_) left_->wait();
   }
   Result<Losses> result() override {
-    return guarded([&]() -> Result<Losses> {
+    dropIfForked();
+    return engine_->guardedCall([&]() -> Result<Losses> {
       Result<Losses> all = flight_->finish();
       if (!all || !left_) return all;
       Result<Losses> left = std::move(*left_).result();
@@ -84,6 +95,13 @@ class PendingAsWritten final : public Pending<Losses>::State {
   }
 
  private:
+  // As of PendingTask: the flight ends in the parent only.
+  void dropIfForked() noexcept {
+    if (flight_ == nullptr || !engine_->home.isForked()) return;
+    [[maybe_unused]] const auto* const left_behind = flight_.release();
+  }
+
+  std::shared_ptr<Engine::State> engine_;  // outlives the flight
   std::unique_ptr<Flight> flight_;
   std::vector<std::uint32_t> numbers_;
   std::optional<Pending<Losses>> left_;
@@ -131,7 +149,7 @@ class PopulationLoss {
       left = std::move(*pending);
     }
     return Result<Pending<Losses>>(
-        Pending<Losses>(std::make_unique<PendingAsWritten>(std::move(*flight), found.left, std::move(left))));
+        Pending<Losses>(std::make_unique<PendingAsWritten>(engine_, std::move(*flight), found.left, std::move(left))));
   }
 
   Result<Pending<Losses>> runInParts(const PopulationView& population, const Dataset& data, CompileOptions options) {

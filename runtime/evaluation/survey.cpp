@@ -21,9 +21,9 @@ struct Part {
   std::size_t parameters = 0;
 };
 
-/// An expression: whether it is valid, and its parameters.
+/// An expression: whether it is valid, whether the data have its columns, and its parameters.
 struct Found {
-  bool is_valid = false;
+  bool is_valid = false, has_columns = true;
   std::uint32_t parameters = 0;
 };
 
@@ -50,10 +50,14 @@ Found check(std::span<const std::int32_t> codes, Notation notation, std::size_t 
       const auto place = static_cast<std::size_t>(code);
       if (place >= kArities.size() || kArities[place] == kNoOperator) return {};
       arity = static_cast<std::size_t>(kArities[place]);
+    } else if (code == kConstantCode) {
+      if (!has_constants) return {};
+    } else if (indexOfCode(code) > Expression::kMaxIndex) {
+      return {};
     } else if (isParameterCode(code)) {
       found.parameters = std::max(found.parameters, indexOfCode(code) + 1);
-    } else if (code == kConstantCode ? !has_constants : indexOfCode(code) >= columns) {
-      return {};
+    } else {
+      found.has_columns &= indexOfCode(code) < columns;
     }
     if (is_prefix ? values == 0 : values < arity) return {};
     values = is_prefix ? values + arity - 1 : values - arity + 1;
@@ -83,7 +87,7 @@ Part surveyBlock(const PopulationView& population, std::size_t columns, std::siz
       survey.parameter_counts[e] = found.parameters;
       part.parameters += found.parameters;
     }
-    if (!found.is_valid || codes.size() > most) {
+    if (!found.is_valid || !found.has_columns || codes.size() > most) {
       part.left.push_back(static_cast<std::uint32_t>(e));
       continue;
     }

@@ -16,11 +16,11 @@ namespace srjit {
 struct PopulationSurvey {
   static constexpr std::size_t kBlock = 256;  ///< expressions that one task surveys
 
-  /// The expressions that the host evaluates, ascending: those that are not valid, or longer than lanes or limits
-  /// allow.
+  /// The expressions that the host evaluates, ascending: those that are not valid, lack a column of the data, or
+  /// are longer than lanes or limits allow.
   std::vector<std::uint32_t> left;
   std::vector<Op> operators;                    ///< of the others
-  std::vector<std::uint32_t> columns;           ///< that the others have, ascending; at least one
+  std::vector<std::uint32_t> columns;           ///< that the others have, ascending; at least one if the data have any
   std::uint32_t most_tokens = 1;                ///< of the others
   std::vector<std::uint32_t> parameter_counts;  ///< by expression; 0 of those that are not valid
   std::vector<std::size_t> first_parameters;    ///< of the expressions of each block, and the number of all

@@ -161,7 +161,6 @@ Status DeviceLoss::Work::takeKernels() {
   if (!lanes) return lanes.error();
   lanes_ = *lanes;
   trees_ = lanes_->kernel(kTreesKernel);
-  trees_.allowSharedBytes(kMostTreesSharedBytes);  // of all that share the module
   losses_ = lanes_->kernel(kLossesKernel);
 
   putTables();

@@ -43,19 +43,31 @@ void stageBlock(const PopulationView& population, const PopulationSurvey& survey
 
 }  // namespace
 
-LaneFlight::LaneFlight(std::shared_ptr<KernelStore> store, std::size_t expressions, std::size_t tokens)
-    : store_(std::move(store)), queue_(store_->queue()), count_(expressions), tokens_(tokens), done_(queue_.cuda) {
+LaneFlight::Layout LaneFlight::layOut(std::size_t expressions, std::size_t tokens, Precision precision) {
   ArrayLayout layout;
-  const auto element = static_cast<std::size_t>(bytesOf(store_->precision()));
-  at_.codes = layout.add<std::int32_t>(tokens_);
-  at_.values = layout.add<std::byte>(tokens_ * element);
-  at_.offsets = layout.add<std::int64_t>(count_ + 1);
-  at_.sent = layout.bytes();
-  at_.losses = layout.add<double>(count_);
-  at_.valid_rows = layout.add<std::int64_t>(count_);
-  at_.faults = layout.add<DeviceFault>(count_);
-  at_.all = layout.bytes();
+  Layout of{};
+  of.codes = layout.add<std::int32_t>(tokens);
+  of.values = layout.add<std::byte>(tokens * static_cast<std::size_t>(bytesOf(precision)));
+  of.offsets = layout.add<std::int64_t>(expressions + 1);
+  of.sent = layout.bytes();
+  of.losses = layout.add<double>(expressions);
+  of.valid_rows = layout.add<std::int64_t>(expressions);
+  of.faults = layout.add<DeviceFault>(expressions);
+  of.all = layout.bytes();
+  return of;
 }
+
+std::size_t LaneFlight::bytes(const PopulationView& population, Precision precision) {
+  return layOut(population.size(), population.codes.size(), precision).all;
+}
+
+LaneFlight::LaneFlight(std::shared_ptr<KernelStore> store, std::size_t expressions, std::size_t tokens)
+    : store_(std::move(store)),
+      queue_(store_->queue()),
+      count_(expressions),
+      tokens_(tokens),
+      at_(layOut(expressions, tokens, store_->precision())),
+      done_(queue_.cuda) {}
 
 Result<std::unique_ptr<LaneFlight>> LaneFlight::start(std::shared_ptr<KernelStore> store, const Dataset& data,
                                                       const PopulationView& population, const PopulationSurvey& survey,

@@ -32,7 +32,9 @@ class LaneFlight final : public Flight {
   /// has room for kLaneSlots values (H200, 10,000 random trees of 10,860 rows: 1.06 and 0.64 ms).
   static constexpr std::size_t kMostRows = std::size_t{1} << 14;
 
-  /// Takes memory of the device for the population, and at most `bytes` more. Reads the population and the parameters
+  /// Of the device's memory and of pinned memory, for the population and its results.
+  static std::size_t bytes(const PopulationView& population, Precision precision);
+  /// Takes that memory for the population, and at most `bytes` more. Reads the population and the parameters
   /// before it returns. The store's context is current; works in parallel on the thread's arena. Throws CudaFailure,
   /// std::bad_alloc. Errors: those of DeviceLoss::Work::create().
   static Result<std::unique_ptr<LaneFlight>> start(std::shared_ptr<KernelStore> store, const Dataset& data,
@@ -52,6 +54,7 @@ class LaneFlight final : public Flight {
   struct Layout {
     std::size_t codes, values, offsets, sent, losses, valid_rows, faults, all;
   };
+  static Layout layOut(std::size_t expressions, std::size_t tokens, Precision precision);
   LaneFlight(std::shared_ptr<KernelStore> store, std::size_t expressions, std::size_t tokens);
   void stage(const PopulationView& population, const PopulationSurvey& survey, std::span<const double> parameters);
   void submit(const PopulationView& population);

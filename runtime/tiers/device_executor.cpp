@@ -267,11 +267,20 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::startAsWritten(const PopulationV
                                                                std::span<const double> parameters,
                                                                const LossOptions& loss) {
   return inArena([&]() -> Result<std::unique_ptr<Flight>> {
-    constexpr std::size_t kMostBytes = std::size_t{512} << 20;
-    auto flight = LaneFlight::start(store_, data, population, survey, parameters, loss,
-                                    std::min(budget(kShareForWork), kMostBytes));
-    if (!flight) return std::move(flight).error();
-    return std::unique_ptr<Flight>(std::move(*flight));
+    // Where memory is short, the host encodes, in parts.
+    const Error lacks_memory{Errc::kUnsupported, "a population that is too large for lanes", {}};
+    constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+    const std::size_t most = std::min(budget(kShareForWork), kMostBytes);
+    const std::size_t own = LaneFlight::bytes(population, store_->precision());
+    if (own > most / 2) return lacks_memory;
+    try {
+      auto flight = LaneFlight::start(store_, data, population, survey, parameters, loss, most - own);
+      if (!flight) return std::move(flight).error();
+      return std::unique_ptr<Flight>(std::move(*flight));
+    } catch (const CudaFailure& failure) {
+      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+      return lacks_memory;
+    }
   });
 }
 

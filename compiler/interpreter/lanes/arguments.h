@@ -60,7 +60,7 @@ struct TreeArguments {
   std::uint64_t first;  ///< the number of the first expression; arrays are those of all
   std::uint32_t expressions;
   std::uint32_t most_tokens;
-  std::uint32_t columns;  ///< of the data; column v is staged as column v
+  std::uint32_t columns;  ///< that are staged: variable v is the v-th
   Precision values_type;
   Notation notation;
   // What an expression may have.
