@@ -27,14 +27,14 @@ struct Found {
   std::uint32_t parameters = 0;
 };
 
-constexpr std::int8_t kNoOperator = -1;
+constexpr std::uint8_t kNoOperator = 0xff;
 /// By code.
-const std::array<std::int8_t, kMostOps> kArities = [] {
-  std::array<std::int8_t, kMostOps> arities{};
+const std::array<std::uint8_t, kMostOps> kArities = [] {
+  std::array<std::uint8_t, kMostOps> arities{};
   arities.fill(kNoOperator);
   for (std::int32_t code = 1; code < static_cast<std::int32_t>(kMostOps); ++code) {
     if (const std::optional<Op> op = opOfCode(code)) {
-      arities[static_cast<std::size_t>(code)] = static_cast<std::int8_t>(arityOf(*op));
+      arities[static_cast<std::size_t>(code)] = static_cast<std::uint8_t>(arityOf(*op));
     }
   }
   return arities;
@@ -49,7 +49,7 @@ Found check(std::span<const std::int32_t> codes, Notation notation, std::size_t 
     if (code > 0) {
       const auto place = static_cast<std::size_t>(code);
       if (place >= kArities.size() || kArities[place] == kNoOperator) return {};
-      arity = static_cast<std::size_t>(kArities[place]);
+      arity = kArities[place];
     } else if (code == kConstantCode) {
       if (!has_constants) return {};
     } else if (indexOfCode(code) > Expression::kMaxIndex) {
