@@ -407,7 +407,8 @@ typedef struct srjit_device_loss_outputs {
 
 /* Puts the work on the CUDA stream `stream` (0: the legacy default stream) and returns. Losses have the bits of those
  * of a program with as_written = 1. Calls with one srjit_device_loss share memory: their streams are the same, or wait
- * for each other. Memory of another device is SRJIT_ERROR_UNSUPPORTED. */
+ * for each other. Memory of another device is SRJIT_ERROR_UNSUPPORTED, unless an earlier call has accepted the address.
+ */
 int32_t srjit_device_loss_submit(const srjit_device_loss* loss, const srjit_device_population* population,
                                  const srjit_device_loss_outputs* out, uint64_t stream, srjit_error* error);
 

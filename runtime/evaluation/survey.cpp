@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <tbb/parallel_for.h>
 
@@ -126,6 +127,7 @@ PopulationSurvey survey(const PopulationView& population, std::size_t columns, s
   for (std::size_t code = 1; code < operators.size(); ++code) {
     if (operators[code]) all.operators.push_back(*opOfCode(static_cast<std::int32_t>(code)));
   }
+  // An interpreter has at least one of each.
   if (all.operators.empty()) all.operators.push_back(Op::kAdd);
   for (std::size_t c = 0; c < columns; ++c) {
     if (used[c] != 0) all.columns.push_back(static_cast<std::uint32_t>(c));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,7 +9,6 @@
 
 #include "ir/token_codes.h"
 #include "runtime/code/device_arrays.h"
-#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {

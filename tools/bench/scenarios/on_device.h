@@ -36,7 +36,7 @@ class OnDevice {
   DeviceLoss loss_;
 };
 
-/// The expressions with numbers in the place of parameters, which populations on a device do not have.
+/// The expressions with numbers in the place of parameters, so that lanes have constants to fold.
 std::vector<Expression> withoutParameters(std::span<const Expression> generation);
 
 }  // namespace srjit
