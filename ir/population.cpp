@@ -34,7 +34,6 @@ constexpr auto kCodeOfOp = [] {
 static_assert(std::ranges::all_of(kCodeOfOp, [](std::int32_t code) { return code > 0; }),
               "an operator lacks a row of op_codes.def");
 
-/// Operands of a code's token; -1 for a code that nothing has.
 constexpr auto kArityOfCode = [] {
   std::array<std::int16_t, kCodes> arities{};
   arities.fill(-1);
@@ -52,12 +51,6 @@ constexpr auto kArityOfCode = [] {
 
 static_assert(std::ranges::count_if(kArityOfCode, [](std::int16_t arity) { return arity > 0; }) == std::ssize(kOpCodes),
               "two operators have one code");
-
-/// Operands of a token; -1 for a code that nothing has, and for an index that is too large.
-int arityOfCode(std::int32_t code) {
-  if (code >= 0) return code < static_cast<std::int32_t>(kCodes) ? kArityOfCode[static_cast<std::size_t>(code)] : -1;
-  return indexOfCode(code) <= Expression::kMaxIndex ? 0 : -1;
-}
 
 /// How many codes there are from `first` down to `code`.
 constexpr std::uint32_t codesDownTo(std::int32_t code, std::int32_t first) {
@@ -100,6 +93,8 @@ constexpr std::array<Op, kMostOps> kOpsByCode = [] {
   for (const OpCode& row : kOpCodes) ops[static_cast<std::size_t>(row.code)] = row.op;
   return ops;
 }();
+
+constexpr std::array<std::int16_t, kMostOps> kAritiesByCode = kArityOfCode;
 
 std::int32_t codeOf(Op op) noexcept { return kCodeOfOp[static_cast<std::size_t>(op)]; }
 

@@ -34,6 +34,14 @@ constexpr bool isParameterCode(std::int32_t code) noexcept { return code <= kFir
 constexpr std::uint32_t indexOfCode(std::int32_t code) noexcept {
   return static_cast<std::uint32_t>((isParameterCode(code) ? kFirstParameterCode : -1) - code);
 }
+/// By code from 0 on: operands of its token; -1 for a code that nothing has.
+extern const std::array<std::int16_t, kMostOps> kAritiesByCode;
+/// Operands of a token; -1 for a code that nothing has, and for an index that is too large.
+inline int arityOfCode(std::int32_t code) noexcept {
+  if (code >= 0)
+    return code < static_cast<std::int32_t>(kMostOps) ? kAritiesByCode[static_cast<std::size_t>(code)] : -1;
+  return indexOfCode(code) <= Expression::kMaxIndex ? 0 : -1;
+}
 /// The token of a valid code that is not kConstantCode.
 inline Token tokenOf(std::int32_t code) noexcept {
   if (code > 0) return Token::operation(kOpsByCode[static_cast<std::size_t>(code)]);

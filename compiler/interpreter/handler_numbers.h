@@ -15,6 +15,8 @@ namespace srjit {
 /// Registers of the stack of an engine's interpreter: enough for most trees of 50 nodes; deeper values go to slots. One
 /// more costs registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
 inline constexpr unsigned kInterpreterDepth = 4;
+/// What a table may have instead: with more, handlers of all operators have no numbers in a token.
+inline constexpr unsigned kLeastInterpreterDepth = 3, kMostInterpreterDepth = 15;
 
 /// Where the operands of a short operator come from, one character each: '0', '1', '2' a popped stack entry counted
 /// from the deepest, 'v' a column or slot, 'c' a parameter. A token can name two columns, or one and a parameter.

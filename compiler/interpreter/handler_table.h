@@ -27,7 +27,7 @@ struct InterpreterSpec {
   Math math = Math::kPrecise;
   std::vector<Op> ops;                 ///< the operators it can run; code size grows with their number
   unsigned rows_per_thread = 8;        ///< 4, 8 or 16
-  unsigned depth = kInterpreterDepth;  ///< stack registers per row, 3 to 15
+  unsigned depth = kInterpreterDepth;  ///< stack registers per row (kMostInterpreterDepth)
 };
 
 class HandlerTable {

@@ -403,8 +403,11 @@ Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOpt
       spec.rows_per_thread != options.rows_per_thread) {
     return Error{Errc::kInvalid, "the handler table was made for another precision, math mode or number of rows", {}};
   }
-  if (spec.depth < 3 || spec.depth > 15) {
-    return Error{Errc::kInvalid, fmt::format("stack depth {}: expected 3 to 15", spec.depth), {}};
+  if (spec.depth < kLeastInterpreterDepth || spec.depth > kMostInterpreterDepth) {
+    return Error{
+        Errc::kInvalid,
+        fmt::format("stack depth {}: expected {} to {}", spec.depth, kLeastInterpreterDepth, kMostInterpreterDepth),
+        {}};
   }
   const unsigned words = static_cast<unsigned>(bytesOf(spec.precision)) / 4;
   const unsigned registers = (spec.depth + table.argumentCount()) * spec.rows_per_thread * words;

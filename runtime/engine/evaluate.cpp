@@ -191,22 +191,18 @@ class PendingTask final : public Pending<Value>::State {
   }
   PendingTask(const PendingTask&) = delete;
   PendingTask& operator=(const PendingTask&) = delete;
-  ~PendingTask() override { dropIfForked(); }
+  ~PendingTask() override { dropIfForked(*engine_, started_.flight); }
 
-  // A failure ends the work, too; result() gives it.
   bool ready() override {
-    dropIfForked();
-    if (started_.flight == nullptr) return true;
-    const auto ready = guarded([&]() -> Result<bool> { return started_.flight->ready(); });
-    return !ready || *ready;
+    dropIfForked(*engine_, started_.flight);
+    return hasEnded(started_.flight);
   }
   void wait() override {
-    dropIfForked();
-    if (started_.flight == nullptr) return;
-    static_cast<void>(guarded([&] { return started_.flight->wait(), okStatus(); }));
+    dropIfForked(*engine_, started_.flight);
+    awaitEnd(started_.flight);
   }
   Result<Value> result() override {
-    dropIfForked();
+    dropIfForked(*engine_, started_.flight);
     return engine_->guardedCall([&] {
       started_.task.deadline = engine_->deadline();
       return takeResult<Value>(*engine_, started_, options_);
@@ -214,12 +210,6 @@ class PendingTask final : public Pending<Value>::State {
   }
 
  private:
-  // A flight that began before this process was forked ends in the parent only.
-  void dropIfForked() noexcept {
-    if (started_.flight == nullptr || !engine_->home.isForked()) return;
-    [[maybe_unused]] const auto* const left = started_.flight.release();
-  }
-
   std::shared_ptr<Engine::State> engine_;  // outlives the flight
   std::vector<double> parameters_;
   StartedTask started_;

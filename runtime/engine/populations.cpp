@@ -59,23 +59,19 @@ class PendingAsWritten final : public Pending<Losses>::State {
       : engine_(std::move(engine)), flight_(std::move(flight)), numbers_(std::move(numbers)), left_(std::move(left)) {}
   PendingAsWritten(const PendingAsWritten&) = delete;
   PendingAsWritten& operator=(const PendingAsWritten&) = delete;
-  ~PendingAsWritten() override { dropIfForked(); }
+  ~PendingAsWritten() override { dropIfForked(*engine_, flight_); }
 
-  // A failure ends the work, too; result() gives it.
   bool ready() override {
-    dropIfForked();
-    if (flight_ == nullptr) return true;
-    const auto ready = guarded([&]() -> Result<bool> { return flight_->ready(); });
-    return (!ready || *ready) && (!left_ || left_->ready());
+    dropIfForked(*engine_, flight_);
+    return hasEnded(flight_) && (!left_ || left_->ready());
   }
   void wait() override {
-    dropIfForked();
-    if (flight_ == nullptr) return;
-    static_cast<void>(guarded([&] { return flight_->wait(), okStatus(); }));
+    dropIfForked(*engine_, flight_);
+    awaitEnd(flight_);
     if (left_) left_->wait();
   }
   Result<Losses> result() override {
-    dropIfForked();
+    dropIfForked(*engine_, flight_);
     return engine_->guardedCall([&]() -> Result<Losses> {
       Result<Losses> all = flight_->finish();
       if (!all || !left_) return all;
@@ -95,12 +91,6 @@ class PendingAsWritten final : public Pending<Losses>::State {
   }
 
  private:
-  // As of PendingTask: the flight ends in the parent only.
-  void dropIfForked() noexcept {
-    if (flight_ == nullptr || !engine_->home.isForked()) return;
-    [[maybe_unused]] const auto* const left_behind = flight_.release();
-  }
-
   std::shared_ptr<Engine::State> engine_;  // outlives the flight
   std::unique_ptr<Flight> flight_;
   std::vector<std::uint32_t> numbers_;

@@ -133,4 +133,19 @@ Result<Losses> runLoss(Engine::State& engine, Task task, const LossOptions& opti
 /// The losses in flight of what lossTask() gives.
 Result<Pending<Losses>> submitLoss(const std::shared_ptr<Engine::State>& engine, Task task, const LossOptions& options);
 
+/// Leaves a flight, if there is one, to the process that began it: after a fork() it ends in the parent only.
+inline void dropIfForked(const Engine::State& engine, std::unique_ptr<Flight>& flight) noexcept {
+  if (flight == nullptr || !engine.home.isForked()) return;
+  [[maybe_unused]] const auto* const left = flight.release();
+}
+/// Whether a flight has ended, and waiting for that. A failure ends it, too; its result gives the error.
+inline bool hasEnded(const std::unique_ptr<Flight>& flight) {
+  if (flight == nullptr) return true;
+  const auto ready = guarded([&]() -> Result<bool> { return flight->ready(); });
+  return !ready || *ready;
+}
+inline void awaitEnd(const std::unique_ptr<Flight>& flight) {
+  if (flight != nullptr) static_cast<void>(guarded([&] { return flight->wait(), okStatus(); }));
+}
+
 }  // namespace srjit

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include <tbb/parallel_for.h>
 
 #include "ir/numbers/rounding.h"
-#include "ir/ops.h"
 #include "ir/token_codes.h"
 
 namespace srjit {
@@ -28,36 +26,17 @@ struct Found {
   std::uint32_t parameters = 0;
 };
 
-constexpr std::uint8_t kNoOperator = 0xff;
-/// By code.
-const std::array<std::uint8_t, kMostOps> kArities = [] {
-  std::array<std::uint8_t, kMostOps> arities{};
-  arities.fill(kNoOperator);
-  for (std::int32_t code = 1; code < static_cast<std::int32_t>(kMostOps); ++code) {
-    if (const std::optional<Op> op = opOfCode(code)) {
-      arities[static_cast<std::size_t>(code)] = static_cast<std::uint8_t>(arityOf(*op));
-    }
-  }
-  return arities;
-}();
-
 Found check(std::span<const std::int32_t> codes, Notation notation, std::size_t columns, bool has_constants) {
   const bool is_prefix = notation == Notation::kPrefix;
   Found found;
   std::size_t values = is_prefix ? 1 : 0;  // that are wanted, or that there are
   for (const std::int32_t code : codes) {
-    std::size_t arity = 0;
-    if (code > 0) {
-      const auto place = static_cast<std::size_t>(code);
-      if (place >= kArities.size() || kArities[place] == kNoOperator) return {};
-      arity = kArities[place];
-    } else if (code == kConstantCode) {
-      if (!has_constants) return {};
-    } else if (indexOfCode(code) > Expression::kMaxIndex) {
-      return {};
-    } else if (isParameterCode(code)) {
+    const int operands = arityOfCode(code);
+    if (operands < 0 || (code == kConstantCode && !has_constants)) return {};
+    const auto arity = static_cast<std::size_t>(operands);
+    if (isParameterCode(code)) {
       found.parameters = std::max(found.parameters, indexOfCode(code) + 1);
-    } else {
+    } else if (code < 0) {
       found.has_columns &= indexOfCode(code) < columns;
     }
     if (is_prefix ? values == 0 : values < arity) return {};

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -36,6 +39,35 @@ struct FakeMachine {
   FakeDriver driver;
   std::shared_ptr<FakeImageMaker> images = std::make_shared<FakeImageMaker>();
   std::size_t population_parts = 0;  ///< EngineParts::population_parts
+};
+
+/// Arrays of a caller in the memory of the model's device.
+class ForeignArrays {
+ public:
+  explicit ForeignArrays(FakeDriver& driver) : driver_(driver) {}
+  ForeignArrays(const ForeignArrays&) = delete;
+  ForeignArrays& operator=(const ForeignArrays&) = delete;
+  ~ForeignArrays() {
+    for (const CUdeviceptr address : addresses_) driver_.freeForeign(address);
+  }
+  /// 0 for no values.
+  template <class T>
+  std::uint64_t add(const std::vector<T>& values) {
+    if (values.empty()) return 0;
+    addresses_.push_back(driver_.allocateForeign(std::as_bytes(std::span(values))));
+    return addresses_.back();
+  }
+  template <class T>
+  std::vector<T> read(std::uint64_t address, std::size_t count) const {
+    const std::vector<std::byte> bytes = driver_.readForeign(address, count * sizeof(T));
+    std::vector<T> values(count);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+ private:
+  FakeDriver& driver_;
+  std::vector<CUdeviceptr> addresses_;
 };
 
 /// Only arithmetic, which has the same bits on every device in strict mode.

@@ -305,7 +305,7 @@ TEST(Bytecode, OutputsKeepTheOrderOfRoots) {
 TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
-      const HandlerTable table(specFor(math, 15, precision));
+      const HandlerTable table(specFor(math, kMostInterpreterDepth, precision));
       EXPECT_LE(table.handlers().size(), std::size_t{DeviceToken::kHandlerMask} + 1);
     }
   }

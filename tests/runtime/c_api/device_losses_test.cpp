@@ -21,33 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Arrays of a caller on the model's GPU.
-class CallersGpuArrays {
- public:
-  explicit CallersGpuArrays(FakeDriver& driver) : driver_(driver) {}
-  CallersGpuArrays(const CallersGpuArrays&) = delete;
-  CallersGpuArrays& operator=(const CallersGpuArrays&) = delete;
-  ~CallersGpuArrays() {
-    for (const CUdeviceptr address : addresses_) driver_.freeForeign(address);
-  }
-  template <class T>
-  std::uint64_t add(const std::vector<T>& values) {
-    addresses_.push_back(driver_.allocateForeign(std::as_bytes(std::span(values))));
-    return addresses_.back();
-  }
-  template <class T>
-  std::vector<T> read(std::uint64_t address, std::size_t count) const {
-    const std::vector<std::byte> bytes = driver_.readForeign(address, count * sizeof(T));
-    std::vector<T> values(count);
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-
- private:
-  FakeDriver& driver_;
-  std::vector<CUdeviceptr> addresses_;
-};
-
 enum class TokensOnDevice : std::uint8_t { kOffsets, kLengths, kPrefix };
 
 /// A GPU with random expressions of arithmetic in its memory, and a srjit_device_loss.
@@ -126,7 +99,7 @@ class CInterfaceDeviceLoss : public ::testing::Test {
   std::shared_ptr<const Cuda> cuda_;
   CurrentContext current_;
   Stream stream_;
-  CallersGpuArrays arrays_{machine_.driver};
+  ForeignArrays arrays_{machine_.driver};
   std::vector<std::int32_t> operators_;
   srjit_device_loss_options options_ = sized<srjit_device_loss_options>();
 };
@@ -342,7 +315,7 @@ TEST(CInterfaceOnDevice, DeviceLossesKeepWhatTheyNeed) {
       [&](auto to, auto e) { return srjit_device_loss_create(engine.get(), data.get(), &options, to, e); });
   data.reset();
   engine.reset();
-  CallersGpuArrays arrays(machine.driver);
+  ForeignArrays arrays(machine.driver);
   auto population = sized<srjit_device_population>();
   population.codes = arrays.add(std::vector<std::int32_t>{SRJIT_VARIABLE, SRJIT_VARIABLE, add});
   population.tokens = population.stride = 3;

@@ -20,41 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-/// ResidentArrays of a caller on the model's device.
-class ResidentArrays {
- public:
-  explicit ResidentArrays(FakeMachine& machine) : machine_(machine) {}
-  ResidentArrays(const ResidentArrays&) = delete;
-  ResidentArrays& operator=(const ResidentArrays&) = delete;
-  ~ResidentArrays() {
-    for (const CUdeviceptr address : addresses_) machine_.driver.freeForeign(address);
-  }
-  template <class T>
-  std::uint64_t add(const std::vector<T>& values) {
-    if (values.empty()) return 0;
-    addresses_.push_back(machine_.driver.allocateForeign(std::as_bytes(std::span(values))));
-    return addresses_.back();
-  }
-  template <class T>
-  std::vector<T> read(std::uint64_t address, std::size_t count) const {
-    const std::vector<std::byte> bytes = machine_.driver.readForeign(address, count * sizeof(T));
-    std::vector<T> values(count);
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-
- private:
-  FakeMachine& machine_;
-  std::vector<CUdeviceptr> addresses_;
-};
-
 enum class ResidentLayout : std::uint8_t { kOffsets, kLengths, kPrefix };
 
 /// A population on the device, and what is written.
 struct Resident {
   Resident(FakeMachine& machine, std::span<const Expression> expressions, ResidentLayout layout, std::size_t stride,
            Precision type)
-      : arrays(machine) {
+      : arrays(machine.driver) {
     std::vector<std::int32_t> codes, lengths;
     std::vector<double> values;
     std::vector<std::int64_t> offsets = {0};
@@ -94,7 +66,7 @@ struct Resident {
   }
   std::vector<DeviceFault> faults() const { return arrays.read<DeviceFault>(out.faults, population.expressions); }
 
-  ResidentArrays arrays;
+  ForeignArrays arrays;
   DevicePopulation population;
   DeviceLossOutputs out;
 };
