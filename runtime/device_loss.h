@@ -27,7 +27,7 @@ struct DeviceLossOptions {
   /// A loss that is not scaled and has no constant: of sse, mse, rmse, mae, ... those whose terms kernels have.
   LossOptions loss = {};
   /// Of the GPU's memory, for programs and sums. A population that needs more is evaluated in parts; the least
-  /// has 32 to 256 expressions, and may need more.
+  /// has up to 32 expressions, and may need more.
   std::size_t bytes = std::size_t{512} << 20;
 };
 

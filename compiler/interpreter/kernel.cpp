@@ -457,6 +457,7 @@ Result<std::string> lanesPtx(const DeviceOptions& options) {
     const std::string_view bytes(reinterpret_cast<const char*>(kLanesBitcode.data()), kLanesBitcode.size());
     constexpr std::array<std::string_view, 2> kKernels = {kTreesKernel, kLossesKernel};
     if (Status read = made->readBitcode(bytes, kKernels); !read) return std::move(read).error();
+    made->limitRegisters(kTreesKernel, kTreesRegisters);
     return made;
   });
 }

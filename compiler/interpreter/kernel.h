@@ -8,9 +8,9 @@
 // output's number is in the program. A block covers a tile of row_warps adjacent strips with kBlockWarps / row_warps
 // teams of row_warps warps; team t of block b runs programs_per_warp programs from number (b / tiles * teams + t) *
 // programs_per_warp, on tile b % tiles. Grid: x = tiles * ceil(programs / (programs_per_warp * teams)), tiles =
-// ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in bytes: interpreterSharedBytes(). With window = 0 it holds
-// all tokens of the block's programs; otherwise each warp holds `window` tokens of its team there at a time, so
-// programs may have any length. compiler/nvptx/options.h describes geometry and columns.
+// ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in bytes: interpreterSharedBytes(). It holds all
+// tokens of the block's programs where these fit or window = 0; otherwise each warp holds `window` tokens of its team
+// there at a time, so programs may have any length. compiler/nvptx/options.h describes geometry and columns.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct InterpreterGeometry {
   unsigned rows_per_thread;
   unsigned row_warps;  ///< 1, 2 or 4
   unsigned programs_per_warp;
-  unsigned window = 0;  ///< tokens that a warp holds in shared memory at once; 0: all tokens of its team
+  unsigned window = 0;  ///< tokens that a warp of a block holds at once whose tokens do not fit; 0: all fit
 };
 
 /// Whether a token in shared memory has the value of its parameter after its two words; a 32-bit value replaces one of

@@ -116,7 +116,10 @@ struct InterpreterStage::State {
     tokens_.begin = offsetOf(existing(first));
     tokens_.end = offsetOf(existing(b_.CreateAdd(first, per_warp)));
     llvm::Value* const window = argument(kWindow);
-    llvm::Value* const all_at_once = b_.CreateICmpEQ(window, word(0));
+    llvm::Value* const block_end = offsetOf(existing(b_.CreateAdd(block_first, b_.CreateMul(teams_, per_warp))));
+    llvm::Value* const needed = b_.CreateAdd(b_.CreateSub(block_end, block_begin), b_.CreateShl(teams_, 1));
+    llvm::Value* const windows = b_.CreateMul(b_.CreateAdd(window, word(2)), word(kBlockWarps));
+    llvm::Value* const all_at_once = b_.CreateOr(b_.CreateICmpEQ(window, word(0)), b_.CreateICmpULE(needed, windows));
     llvm::Value* const all = b_.CreateSub(tokens_.end, tokens_.begin);
     tokens_.count = b_.CreateSelect(all_at_once, all, b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, all, window));
     llvm::Value* const columns = b_.CreateAdd(argument(kStagedColumns), b_.CreateMul(teams_, argument(kSlots)));

@@ -11,8 +11,8 @@
 namespace srjit {
 
 /// `Nodes` has, by number: isOperator(), place(); of operators op() and operands(); columnOf() and parameterOf(), the
-/// numbers of leaves in tokens, and of slots, which are asked once for each use. pending(k) is the k-th of
-/// depth + kMaxArity values. noteOperator() is told of each operator.
+/// numbers of leaves in tokens, and of slots, which are asked once for each use. noteOperator() is told of each
+/// operator. For write(), pending(k) is the k-th of depth + kMaxArity values.
 template <class Nodes>
 class TreeWriting {
  public:
@@ -24,6 +24,8 @@ class TreeWriting {
   /// The first token.
   DeviceToken* first() const noexcept { return next_; }
   void put(DeviceToken token) { *--next_ = token; }
+  /// Leaves room for tokens that another one writes.
+  void skip(std::uint32_t tokens) { next_ -= tokens; }
 
   /// Writes what computes the subtree onto an empty stack, from its root down: each operator before its operands,
   /// since tokens are written from the last one on. False, with some tokens, if an operator or a register is missing.
@@ -35,22 +37,16 @@ class TreeWriting {
       if (!nodes_.isOperator(number)) {
         push(number, height);
       } else {
-        const Op op = nodes_.op(number);
         const Operands operands = nodes_.operands(number);
-        const auto place = [&](std::size_t k) { return nodes_.place(operands[k]); };
-        const HandlerNumbers::OpFacts& facts = table_.facts(op);
-        if (nodes_.place(number) > onStack(table_.depth) || !facts.has) return false;
-        const OperandPlan& plan = table_.planOf(facts, place(0), place(1), place(2));
-        computed = plan.stack_count;
-        if (height + std::max(computed, 1U) > table_.depth) return false;
-        nodes_.noteOperator(op);
-        facts.is_long ? applyLong(op, operands, plan, height) : applyShort(facts, operands, plan, height);
+        const OperandPlan* const plan = putOperator(number, operands, height);
+        if (plan == nullptr) return false;
+        computed = plan->stack_count;
         // The last one's tokens come last, so they are written first.
         for (unsigned k = 0; k + 1 < computed; ++k) {
-          nodes_.pending(waiting++) = pendingAt(operands[plan.stack[k]], height + k);
+          nodes_.pending(waiting++) = pendingAt(operands[plan->stack[k]], height + k);
         }
         if (computed > 0) {
-          number = operands[plan.stack[computed - 1]];
+          number = operands[plan->stack[computed - 1]];
           height += computed - 1;
         }
       }
@@ -62,13 +58,28 @@ class TreeWriting {
     }
   }
 
- private:
+  /// Writes the tokens of one operator onto a stack of this height. Its operands that are computed come before them, in
+  /// the order of the plan, each a register higher than the one before. Null if an operator or a register is missing.
+  [[gnu::always_inline]] const OperandPlan* putOperator(std::uint32_t number, const Operands& operands,
+                                                        std::uint32_t height) {
+    const Op op = nodes_.op(number);
+    const auto place = [&](std::size_t k) { return nodes_.place(operands[k]); };
+    const HandlerNumbers::OpFacts& facts = table_.facts(op);
+    if (nodes_.place(number) > onStack(table_.depth) || !facts.has) return nullptr;
+    const OperandPlan& plan = table_.planOf(facts, place(0), place(1), place(2));
+    if (height + std::max<unsigned>(plan.stack_count, 1U) > table_.depth) return nullptr;
+    nodes_.noteOperator(op);
+    facts.is_long ? applyLong(op, operands, plan, height) : applyShort(facts, operands, plan, height);
+    return &plan;
+  }
+
   void push(std::uint32_t leaf, std::uint32_t height) {
     put(nodes_.place(leaf) == kInColumn ? DeviceToken::of(table_.find(Kind::kPushColumn, height), nodes_.columnOf(leaf))
                                         : DeviceToken::of(table_.find(Kind::kPushParameter, height), 0,
                                                           nodes_.parameterOf(leaf), DeviceToken::kParameter));
   }
 
+ private:
   void applyShort(const HandlerNumbers::OpFacts& facts, const Operands& operands, const OperandPlan& plan,
                   std::uint32_t height) {
     std::uint32_t column = 0, argument = 0, kind = DeviceToken::kNumber;

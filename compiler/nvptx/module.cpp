@@ -188,18 +188,24 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   auto* const kernel = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, *module_);
   kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
   kernel->setDoesNotThrow();
-  const auto annotate = [&](const char* property, unsigned value) {
-    module_->getOrInsertNamedMetadata("nvvm.annotations")
-        ->addOperand(llvm::MDNode::get(
-            context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, property),
-                      llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value))}));
-  };
-  annotate("kernel", 1);
-  annotate("maxntidx", kBlockThreads);
+  annotate(*kernel, "kernel", 1);
+  annotate(*kernel, "maxntidx", kBlockThreads);
   // Without it, ptxas spills a few registers to fit one more block on a multiprocessor.
-  annotate("minctasm", min_blocks);
+  annotate(*kernel, "minctasm", min_blocks);
   builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
   return kernel;
+}
+
+void DeviceModule::annotate(llvm::Function& kernel, llvm::StringRef property, unsigned value) {
+  llvm::LLVMContext& context = *context_;
+  module_->getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          context, {llvm::ValueAsMetadata::get(&kernel), llvm::MDString::get(context, property),
+                    llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value))}));
+}
+
+void DeviceModule::limitRegisters(llvm::StringRef kernel, unsigned most) {
+  annotate(*module_->getFunction(kernel), "maxnreg", most);
 }
 
 Status DeviceModule::readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels) {

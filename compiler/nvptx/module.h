@@ -33,6 +33,9 @@ class DeviceModule {
   /// optimises it as code of a C++ compiler. Errors: kCompile for bytes that are no such bitcode.
   Status readBitcode(std::string_view bitcode, std::span<const std::string_view> kernels);
 
+  /// The assembler gives a thread of this kernel, which is in the bitcode, at most so many registers.
+  void limitRegisters(llvm::StringRef kernel, unsigned most);
+
   /// Verifies the module and optimises it.
   Status finish();
 
@@ -42,6 +45,8 @@ class DeviceModule {
 
  private:
   DeviceModule() = default;
+  void annotate(llvm::Function& kernel, llvm::StringRef property, unsigned value);
+
   std::unique_ptr<llvm::LLVMContext> context_;
   std::unique_ptr<llvm::TargetMachine> target_;
   std::unique_ptr<llvm::Module> module_;

@@ -346,8 +346,13 @@ class Engine:
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
                     nan: str = "propagate", *, prefix: bool = False, simplify: bool = True) -> Pending:
-        """`loss` without waiting: a `Pending`. Arguments are copied before this returns. (`loss` of token arrays of a GPU
-        does not wait either.)"""
+        """`loss` without waiting: a `Pending`. Arguments are copied before this returns.
+
+        Raises:
+            TypeError: Token arrays of a GPU: `loss` does not wait for these either.
+        """
+        if _is_token_arrays(program) and is_on_device(program[0]):
+            raise TypeError("token arrays of a GPU: expected arrays of the host; loss() of those does not wait, either")
         return self._loss(False, program, data, parameters, loss, nan, prefix, simplify)
 
     def _loss(self, waits: bool, program: Any, data: Dataset, parameters: Any, loss: str, nan: str, prefix: bool,

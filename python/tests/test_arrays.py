@@ -152,6 +152,8 @@ def test_a_cpu_engine_refuses_memory_of_a_gpu():
     assert problem.value.code == "unsupported"
     with pytest.raises(ValueError, match="y is not"):
         engine.upload(OnDevice(), [1.0, 2.0])
+    with pytest.raises(TypeError, match=r"arrays of the host; loss\(\)"):
+        engine.submit_loss((OnDevice(), OnDevice(), OnDevice()), engine.upload([[1.0]], [1.0]))
 
 
 def test_torch_exports_a_tensor_while_its_device_is_the_current_one(monkeypatch):

@@ -18,6 +18,12 @@
 namespace srjit {
 namespace {
 
+/// Tokens of a warp that has a window, with the two behind it.
+constexpr std::size_t kLeastWindow = 16;
+
+/// Expressions of a part that is not divided further.
+constexpr std::size_t kWholePart = 32;
+
 template <class T>
 T* pointer(CUdeviceptr address) {
   return std::bit_cast<T*>(address);
@@ -112,14 +118,13 @@ void DeviceLoss::Work::takeMemory() {
     at.bytes = layout.bytes();
     return at;
   };
-  const unsigned lanes = lanesOfBlock(options_.most_tokens);
-  part_ = roundUp(options_.expressions, lanes);
+  part_ = options_.expressions;
   // Tokens are numbered with 32 bits; a block has one program and kGroupRows rows at least.
   const auto isTooMany = [&](std::size_t part) {
     return layOut(part).bytes > options_.bytes || roomForPrograms(part * options_.most_tokens, part) > UINT32_MAX ||
            part * groups > kMaxGridX;
   };
-  while (part_ > lanes && isTooMany(part_)) part_ = roundUp(part_ / 2, lanes);
+  while (part_ > kWholePart && isTooMany(part_)) part_ = (part_ + 1) / 2;
   const auto at = layOut(part_);
   memory_ = DeviceBuffer(queue_.uploads, at.bytes);
   const CUdeviceptr memory = memory_.address();
@@ -136,14 +141,19 @@ Status DeviceLoss::Work::takeKernels() {
   const Dataset::State& data = data_.state();
   const Precision precision = store_->precision();
   code_.family = familyOf(options_.operators);
-  code_.most_tokens = roomForPrograms(options_.most_tokens, 1);
+  // Nobody knows how long programs are. They are mostly shorter than this, and those of other blocks have windows.
+  code_.most_tokens = options_.most_tokens;
   code_.sections = {{.programs = static_cast<std::uint32_t>(part_),
                      .staged_columns = static_cast<std::uint32_t>(columns_.size()),
                      .slots = kLaneSlots}};
   geometry_ = chooseGeometry(code_, code_.sections[0], data.rows, precision, queue_.cuda->limits());
-  const std::size_t per_block = geometry_.programs_per_warp * std::size_t{kBlockWarps} / geometry_.row_warps;
-  shared_bytes_ = interpreterSharedBytes(precision, geometry_, columns_.size(), kLaneSlots,
-                                         code_.mostTokens(code_.sections[0], per_block));
+  if (geometry_.window == 0) {
+    const std::size_t teams = kBlockWarps / geometry_.row_warps;
+    const std::size_t tokens = code_.mostTokens(code_.sections[0], geometry_.programs_per_warp * teams) + 2 * teams;
+    geometry_.window =
+        toUnsigned(std::max<std::size_t>(ceilDivide(tokens, std::size_t{kBlockWarps}), kLeastWindow) - 2);
+  }
+  shared_bytes_ = interpreterSharedBytes(precision, geometry_, columns_.size(), kLaneSlots, 0);
   if (const std::size_t most = queue_.cuda->limits().shared_bytes_per_block; shared_bytes_ > most) {
     return unsupported(
         fmt::format("{} columns and expressions of {} tokens take {} bytes of shared memory, but blocks "
@@ -270,6 +280,7 @@ Status DeviceLoss::Work::put(const DevicePopulation& population, const DeviceLos
   for (std::size_t first = 0; first < population.expressions; first += part_) {
     trees.first = first;
     trees.expressions = static_cast<std::uint32_t>(std::min(part_, population.expressions - first));
+    trees.lanes = lanesOfTree(trees.expressions, queue_.cuda->limits().multiprocessors);
     if (out.faults != 0) trees.faults = pointer<DeviceFault>(out.faults + first);
     losses.faults = trees.faults;
     losses.expressions = trees.expressions;
@@ -284,11 +295,11 @@ void DeviceLoss::Work::submitPart(const BorrowedStream& stream, const TreeArgume
                                   const LossArguments& losses) {
   const std::uint32_t count = trees.expressions;
   stream.fill(std::bit_cast<CUdeviceptr>(trees.counts), 0, sizeof(TreeCounts));
-  const unsigned lanes = lanesOfBlock(trees.most_tokens);
+  const unsigned threads = threadsOfBlock(trees.most_tokens, trees.lanes);
   stream.launch({.kernel = trees_.get(),
-                 .grid_x = toUnsigned(ceilDivide(count, lanes)),
-                 .block_threads = lanes,
-                 .shared_bytes = treesSharedBytes(trees.most_tokens),
+                 .grid_x = toUnsigned(ceilDivide(count, threads / trees.lanes)),
+                 .block_threads = threads,
+                 .shared_bytes = treesSharedBytes(trees.most_tokens, trees.lanes),
                  .arguments = addressesOf(trees)});
 
   const DeviceRows& rows = deviceDataOf(data_.state()).layout();

@@ -26,9 +26,9 @@ class LaneFlight final : public Flight {
  public:
   /// Populations of fewer expressions are encoded on the host sooner.
   static constexpr std::size_t kLeastExpressions = 1024;
-  /// With more rows, evaluation counts more than encoding, and programs of lanes take 1.7 times as long to evaluate
-  /// (H200, `sr-jit bench fresh`, 10,000 random trees of 10,860 rows: 1.06 and 0.64 ms). Every block has shared memory
-  /// for kLaneSlots values there, which is probably why.
+  /// With more rows, evaluation counts more than encoding, and programs of lanes take longer: blocks have room for the
+  /// longest programs and for slots, whether there are any (H200, `sr-jit bench fresh`, 10,000 random trees of 10,860
+  /// rows: kernels take 1.00 ms with encoding, and 0.64 of programs of the host).
   static constexpr std::size_t kMostRows = std::size_t{1} << 14;
 
   /// Of the device's memory and of pinned memory, for the population and its results.

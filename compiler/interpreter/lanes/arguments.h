@@ -1,14 +1,16 @@
 // The kernels that encode a population in a GPU's memory (ir/population.h), and that finish its losses. The host takes
 // no part: programs get their places by atomic additions, and the interpreter runs them in the order of these.
 //
-// Kernel `srjit_encode_trees`: TreeArguments. A thread for each expression; blocks of lanesOfBlock() threads, a grid in
-// x only, dynamic shared memory of treesSharedBytes(). `counts` are 0 before. A block
+// Kernel `srjit_encode_trees`: TreeArguments. An expression has a group of adjacent lanes of a warp
+// (steps.h); blocks of threadsOfBlock() threads, a grid in x only, dynamic shared memory of treesSharedBytes().
+// `counts` are 0 before. A block
 //
-//   checks    finds the end and the fault of each expression
-//   sorts     expressions by length, so that the lanes of a warp take as many steps
-//   reads     nodes with the place of each value, from the first token on, and counts the program's tokens
-//   takes     room for the tokens, numbers and programs of the block: two atomic additions
-//   writes    programs, from the root down
+//   checks     each lane a part of its expression's tokens, then where the first fault or the end is
+//   sorts      expressions by length, so that the groups of a warp take as many steps
+//   reads      leaves, then, step by step, an operator of each lane whose operands were read
+//   lays out   where a program's statements end, and how long it is
+//   takes      room for the tokens, numbers and programs of the block: two atomic additions
+//   writes     step by step, an operator of each lane whose place is known, from the root down
 //
 // Kernel `srjit_losses`: LossArguments. A thread for each expression.
 #pragma once
@@ -33,9 +35,16 @@ inline constexpr unsigned kLossesThreads = 256;
 /// tests/runtime/launch/lanes_test.cpp has the worst trees that were found.
 inline constexpr std::uint32_t kLaneSlots = 6;
 
-/// Words of shared memory of a lane: one for each token, and one for each slot.
-constexpr std::uint32_t laneWords(std::uint32_t most_tokens) noexcept { return most_tokens + kLaneSlots; }
-/// The groups that lengths are sorted by; a block has as many lanes at least.
+/// Lanes of an expression: a power of two. A few lanes leave little to wait for where there are many expressions; more
+/// make the longest expression sooner done where there are few.
+inline constexpr unsigned kFewLanes = 4, kManyLanes = 8;
+constexpr unsigned lanesOfTree(std::size_t expressions, std::size_t multiprocessors) noexcept {
+  return expressions > 128 * multiprocessors ? kFewLanes : kManyLanes;
+}
+
+/// Words of shared memory of an expression: two for each token, one for each slot, and the length of its program.
+constexpr std::uint32_t treeWords(std::uint32_t most_tokens) noexcept { return 2 * most_tokens + kLaneSlots + 1; }
+/// The groups that lengths are sorted by; a block has as many threads at least.
 inline constexpr unsigned kLengthGroups = 32;
 /// Room that the programs of any `tokens` tokens of `expressions` expressions fit.
 constexpr std::size_t roomForPrograms(std::size_t tokens, std::size_t expressions) noexcept {
@@ -45,8 +54,8 @@ constexpr std::size_t roomForPrograms(std::size_t tokens, std::size_t expression
 /// What the blocks of a launch have taken.
 struct TreeCounts {
   std::uint64_t programs_and_tokens;  ///< programs in the upper half, so that both are taken at once
-  std::uint32_t numbers;
-  std::uint32_t blocks;  ///< that are done; the last one ends the offsets
+  std::uint32_t numbers;              ///< room for these: a number has the place of its token
+  std::uint32_t blocks;               ///< that are done; the last one ends the offsets
 };
 
 struct TreeArguments {
@@ -60,6 +69,7 @@ struct TreeArguments {
   std::uint64_t first;  ///< the number of the first expression; arrays are those of all
   std::uint32_t expressions;
   std::uint32_t most_tokens;
+  std::uint32_t lanes;    ///< of an expression (lanesOfTree())
   std::uint32_t columns;  ///< that are staged: variable v is the v-th
   Precision values_type;
   Notation notation;
@@ -78,27 +88,30 @@ struct TreeArguments {
   std::uint32_t channels, row_groups;
 };
 
-/// Words of shared memory of a block besides those of its lanes: by lane the tokens and numbers, the order, and two
-/// for sums;
-/// the groups of lengths, and the room that the block took.
-constexpr std::uint32_t blockWords(unsigned lanes) noexcept { return 4 * lanes + kLengthGroups + 4; }
+/// Words of shared memory of a block besides those of its expressions: by thread two for sums and one for faults, by
+/// expression its length and its place in the order; the groups of lengths, and the room that the block took.
+constexpr std::uint32_t blockWords(unsigned threads, unsigned lanes) noexcept {
+  return 3 * threads + 2 * (threads / lanes) + kLengthGroups + 4;
+}
 /// Dynamic shared memory of a block.
-constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes) noexcept {
-  return (std::size_t{lanes} * laneWords(most_tokens) + blockWords(lanes)) * sizeof(std::uint32_t) +
+constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes, unsigned threads) noexcept {
+  return (std::size_t{threads / lanes} * treeWords(most_tokens) + blockWords(threads, lanes)) * sizeof(std::uint32_t) +
          sizeof(TreeArguments);
 }
-/// What every device has for a block.
+/// What a block has at most.
 inline constexpr std::size_t kMostTreesSharedBytes = std::size_t{64} << 10;
-/// Threads of a block: a power of two, as many as that allows.
-constexpr unsigned lanesOfBlock(std::uint32_t most_tokens) noexcept {
-  unsigned lanes = 256;
-  while (treesSharedBytes(most_tokens, lanes) > kMostTreesSharedBytes) lanes /= 2;
-  return lanes;
+/// A power of two, as many as that allows.
+constexpr unsigned threadsOfBlock(std::uint32_t most_tokens, unsigned lanes) noexcept {
+  unsigned threads = 256;
+  while (treesSharedBytes(most_tokens, lanes, threads) > kMostTreesSharedBytes) threads /= 2;
+  return threads;
 }
-static_assert(lanesOfBlock(kMostDeviceTokens) >= kLengthGroups);
-constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens) noexcept {
-  return treesSharedBytes(most_tokens, lanesOfBlock(most_tokens));
+static_assert(threadsOfBlock(kMostDeviceTokens, kFewLanes) >= kLengthGroups);
+constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes) noexcept {
+  return treesSharedBytes(most_tokens, lanes, threadsOfBlock(most_tokens, lanes));
 }
+/// Registers of a thread, at most: as few as let the warps of a multiprocessor hide what they wait for.
+inline constexpr unsigned kTreesRegisters = 64;
 
 /// Of unscaled losses that kernels have (isInKernels()), of ordinary data.
 struct LossArguments {

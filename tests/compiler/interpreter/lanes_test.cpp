@@ -35,8 +35,8 @@ TEST(LanesPtx, HasBothKernelsAndNeedsNothingElse) {
     const Result<KernelImage> cubin = assemble(*ptx, "sm_90");
     ASSERT_TRUE(cubin.ok()) << cubin.error().message;
     for (const KernelFacts& kernel : cubin->kernels) {
-      EXPECT_EQ(kernel.spill_store_bytes, 0u) << kernel.name;
-      EXPECT_LE(kernel.registers, 128u) << kernel.name << ": a block has 256 threads";
+      EXPECT_LE(kernel.spill_store_bytes, 8u) << kernel.name << ": what the bound of registers costs";
+      EXPECT_LE(kernel.registers, kTreesRegisters) << kernel.name;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/interpreter/lanes/losses.h"
 #include "compiler/interpreter/lanes/steps.h"
 #include "ir/ops.h"
 #include "tests/gpu_model/memory.h"
@@ -12,43 +13,76 @@
 namespace srjit {
 namespace {
 
-// As a block of the kernel, but that lanes of one group of lengths keep their order.
+/// The lanes of a block in the place of those of a warp. Their order changes from step to step.
+class BlockLanes {
+ public:
+  explicit BlockLanes(std::vector<TreeLane>& lanes) : lanes_(lanes) {}
+  template <class F>
+  void each(const F& step) {
+    backwards_ = !backwards_;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) step(lanes_[backwards_ ? lanes_.size() - 1 - i : i]);
+  }
+  template <class F>
+  bool any(const F& finds) {
+    return std::ranges::count_if(lanes_, finds) > 0;
+  }
+
+ private:
+  std::vector<TreeLane>& lanes_;
+  bool backwards_ = false;
+};
+
+// As a block of the kernel, but that groups of lanes whose expressions have like lengths keep their order.
 void encodeBlock(const TreeArguments& arguments, std::uint32_t block) {
-  const std::uint32_t lanes = lanesOfBlock(arguments.most_tokens), first = block * lanes;
-  std::vector<CheckedTree> trees(lanes);
-  for (std::uint32_t lane = 0; lane < lanes && first + lane < arguments.expressions; ++lane) {
-    trees[lane] = checkTree(arguments, first + lane);
-    arguments.faults[first + lane] = trees[lane].fault;
-    if (trees[lane].fault != DeviceFault::kNone) clearSums(arguments, first + lane);
+  const std::uint32_t threads = threadsOfBlock(arguments.most_tokens, arguments.lanes);
+  const std::uint32_t groups = threads / arguments.lanes, first = block * groups;
+  const std::size_t pitch = treeWords(arguments.most_tokens);
+  std::vector<std::uint32_t> words(groups * pitch, 0xdeadbeef), sums(threads), faults(threads);
+  std::vector<TreeLane> all;
+  for (std::uint32_t t = 0; t < threads; ++t) {
+    const std::uint32_t group = t / arguments.lanes, lane = t % arguments.lanes;
+    all.emplace_back(arguments, group, lane,
+                     TreeLane::Shared{&words[group * pitch], &sums[t - lane], &faults[t - lane]});
   }
-  std::vector<std::uint32_t> order(lanes);
+  BlockLanes lanes(all);
+  checkTrees(lanes, first);
+  std::vector<std::uint32_t> tokens(groups), order(groups), numbers(groups);
+  lanes.each([&](TreeLane& lane) {
+    if (first + lane.group() >= arguments.expressions) return;
+    DeviceFault fault{};
+    tokens[lane.group()] = lane.judge(fault);
+    if (fault != DeviceFault::kNone) lane.clearSums(first + lane.group());
+    arguments.faults[first + lane.group()] = fault;
+  });
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t lane) { return trees[lane].tokens; });
-  std::vector<std::uint32_t> words(std::size_t{lanes} * laneWords(arguments.most_tokens));
-  std::vector<std::uint32_t> numbers, lengths;
-  std::uint64_t programs = 0, tokens = 0;
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-    const CheckedTree& tree = trees[order[lane]];
-    numbers.push_back(arguments.counts->numbers);
-    arguments.counts->numbers += tree.numbers;
-    const bool is_good = tree.tokens > 0;
-    lengths.push_back(is_good ? readTree(arguments, tree, numbers.back(), {&words[lane], lanes}) : 0);
-    programs += is_good ? 1 : 0;
-    tokens += lengths.back();
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t group) { return tokens[group]; });
+  for (std::uint32_t group = 0; group < groups; ++group) {
+    numbers[group] = arguments.counts->numbers;
+    arguments.counts->numbers += tokens[order[group]];
   }
+  lanes.each([&](TreeLane& lane) {
+    const std::uint32_t own = order[lane.group()];
+    lane.readTokens(first + own, tokens[own], numbers[lane.group()]);
+  });
+  readTrees(lanes);
+  std::vector<std::uint32_t> lengths(groups), begins(groups);
+  lanes.each([&](TreeLane& lane) {
+    const std::uint32_t own = order[lane.group()];
+    lengths[lane.group()] = lane.length();
+    if (tokens[own] == 0 || lane.length() > 0) return;
+    lane.clearSums(first + own);
+    arguments.faults[first + own] = DeviceFault::kSlots;
+  });
   auto program = static_cast<std::uint32_t>(arguments.counts->programs_and_tokens >> 32);
   auto token = static_cast<std::uint32_t>(arguments.counts->programs_and_tokens);
-  arguments.counts->programs_and_tokens += programs << 32 | tokens;
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-    if (lengths[lane] == 0) continue;
-    const std::uint32_t e = first + order[lane];
-    arguments.program_offsets[program++] = token;
-    if (!writeTree(arguments, trees[order[lane]], numbers[lane], e, {&words[lane], lanes}, arguments.programs + token,
-                   lengths[lane])) {
-      arguments.faults[e] = DeviceFault::kSlots;
-    }
-    token += lengths[lane];
+  for (std::uint32_t group = 0; group < groups; ++group) {
+    begins[group] = token;
+    if (lengths[group] > 0) arguments.program_offsets[program++] = token;
+    token += lengths[group];
   }
+  arguments.counts->programs_and_tokens = std::uint64_t{program} << 32 | token;
+  lanes.each([&](TreeLane& lane) { lane.beginProgram(arguments.programs + begins[lane.group()]); });
+  writeTrees(lanes);
 }
 
 }  // namespace
@@ -72,11 +106,11 @@ class TreesModel final : public KernelModel {
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
     auto of = structOf<TreeArguments>(launch);
-    const unsigned lanes = lanesOfBlock(of.most_tokens);
-    requireOfModel(launch.block == std::array<unsigned, 3>{lanes, 1, 1}, "a block of {} threads", launch.block[0]);
-    requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens), "{} bytes of shared memory",
+    const unsigned threads = threadsOfBlock(of.most_tokens, of.lanes);
+    requireOfModel(launch.block == std::array<unsigned, 3>{threads, 1, 1}, "a block of {} threads", launch.block[0]);
+    requireOfModel(launch.shared_bytes >= treesSharedBytes(of.most_tokens, of.lanes), "{} bytes of shared memory",
                    launch.shared_bytes);
-    requireOfModel(launch.grid[0] == ceilDivide(of.expressions, lanes), "{} blocks", launch.grid[0]);
+    requireOfModel(launch.grid[0] == ceilDivide(of.expressions, threads / of.lanes), "{} blocks", launch.grid[0]);
     const auto bytes = [](Precision precision) { return static_cast<std::size_t>(bytesOf(precision)); };
     const std::size_t all = of.first + of.expressions;
     translate(memory, of.codes, of.tokens);

@@ -10,7 +10,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/interpreter/kernel.h"
-#include "compiler/interpreter/lanes/steps.h"
+#include "compiler/interpreter/lanes/arguments.h"
 #include "ir/numbers/random.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/token_arrays.h"
@@ -33,6 +33,7 @@ struct Launch {
   Launch(const HandlerTable& table, std::uint32_t most_tokens, Notation notation = Notation::kPostfix)
       : table_of(table) {
     arguments.most_tokens = most_tokens;
+    arguments.lanes = kFewLanes;
     arguments.columns = kTestColumns;
     arguments.values_type = Precision::kF64;
     arguments.notation = notation;
@@ -73,8 +74,8 @@ struct Launch {
     arguments.program_offsets = program_offsets.data();
     arguments.numbers = numbers.data();
     arguments.faults = faults.data();
-    const unsigned lanes = lanesOfBlock(arguments.most_tokens);
-    std::vector<std::uint32_t> blocks((count + lanes - 1) / lanes);
+    const unsigned groups = threadsOfBlock(arguments.most_tokens, arguments.lanes) / arguments.lanes;
+    std::vector<std::uint32_t> blocks((count + groups - 1) / groups);
     std::iota(blocks.begin(), blocks.end(), 0U);
     if (backwards) std::ranges::reverse(blocks);
     encodeTrees(arguments, blocks);
@@ -205,9 +206,16 @@ void expectBitsOfTrees(Launch& launch, std::span<const Expression> expressions) 
 TEST_P(LaneModes, ProgramsHaveTheBitsOfTrees) {
   const auto [precision, math, notation] = GetParam();
   const HandlerTable table = tableOf(precision, math);
-  for (const auto& [most, count] : {std::pair(40, 3'000), {250, 300}}) {
-    const std::vector<Expression> expressions = someExpressions(static_cast<std::size_t>(count), 5, most);
+  const struct {
+    int most;
+    std::size_t count;
+    unsigned lanes;
+  } populations[] = {
+      {40, 3'000, kFewLanes}, {250, 300, kFewLanes}, {250, 300, kManyLanes}, {60, 300, 1}, {60, 300, 32}};
+  for (const auto& [most, count, lanes] : populations) {
+    const std::vector<Expression> expressions = someExpressions(count, 5, most);
     Launch launch(table, kMostDeviceTokens, notation);
+    launch.arguments.lanes = lanes;
     for (const Expression& expression : expressions) launch.add(expression);
     launch.run();
     precision == Precision::kF32 ? expectBitsOfTrees<float>(launch, expressions)
@@ -215,13 +223,14 @@ TEST_P(LaneModes, ProgramsHaveTheBitsOfTrees) {
   }
 }
 
-TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocks) {
+TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocksAndOnTheNumberOfLanes) {
   const HandlerTable table = tableOf(Precision::kF32, Math::kPrecise);
   Launch one(table, 64), other(table, 64);
   for (const Expression& expression : someExpressions(2'000, 6, 60)) {
     one.add(expression);
     other.add(expression);
   }
+  other.arguments.lanes = kManyLanes;
   one.run();
   other.run(true);
   const auto programs = one.written(), others = other.written();
@@ -361,6 +370,7 @@ TEST(Lanes, ReadAndWriteNothingOutsideOfTheArrays) {
       launch.offsets.push_back(random.chance(0.02) ? INT64_MIN + near : random.chance(0.02) ? INT64_MAX - near : near);
     }
     if (random.chance(0.5)) std::ranges::sort(launch.offsets);
+    launch.arguments.lanes = 1U << random.below(6);
     launch.is_fixed = random.chance(0.3);
     for (std::size_t e = 1; e < launch.offsets.size() && turn % 3 == 0; ++e) {
       launch.lengths.push_back(static_cast<std::int32_t>(random.below(50)) - 3);
