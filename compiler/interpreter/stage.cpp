@@ -117,6 +117,7 @@ struct InterpreterStage::State {
     tokens_.end = offsetOf(existing(b_.CreateAdd(first, per_warp)));
     llvm::Value* const window = argument(kWindow);
     llvm::Value* const block_end = offsetOf(existing(b_.CreateAdd(block_first, b_.CreateMul(teams_, per_warp))));
+    // As interpreterSharedBytes() has it: the tokens and two for each team.
     llvm::Value* const needed = b_.CreateAdd(b_.CreateSub(block_end, block_begin), b_.CreateShl(teams_, 1));
     llvm::Value* const windows = b_.CreateMul(b_.CreateAdd(window, word(2)), word(kBlockWarps));
     llvm::Value* const all_at_once = b_.CreateOr(b_.CreateICmpEQ(window, word(0)), b_.CreateICmpULE(needed, windows));

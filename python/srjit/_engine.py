@@ -349,7 +349,7 @@ class Engine:
         """`loss` without waiting: a `Pending`. Arguments are copied before this returns.
 
         Raises:
-            TypeError: Token arrays of a GPU: `loss` does not wait for these either.
+            TypeError: The program is token arrays of a GPU. `loss` takes them, and does not wait.
         """
         if _is_token_arrays(program) and is_on_device(program[0]):
             raise TypeError("token arrays of a GPU: expected arrays of the host; loss() of those does not wait, either")

@@ -19,7 +19,7 @@ namespace srjit {
 namespace {
 
 /// Tokens of a warp that has a window, with the two behind it.
-constexpr std::size_t kLeastWindow = 16;
+constexpr std::size_t kLeastWindow = 4;
 
 /// Expressions of a part that is not divided further.
 constexpr std::size_t kWholePart = 32;
@@ -141,7 +141,7 @@ Status DeviceLoss::Work::takeKernels() {
   const Dataset::State& data = data_.state();
   const Precision precision = store_->precision();
   code_.family = familyOf(options_.operators);
-  // Nobody knows how long programs are. They are mostly shorter than this, and those of other blocks have windows.
+  // The host does not know the lengths of programs. Mostly they are shorter than this; other blocks have windows.
   code_.most_tokens = options_.most_tokens;
   code_.sections = {{.programs = static_cast<std::uint32_t>(part_),
                      .staged_columns = static_cast<std::uint32_t>(columns_.size()),

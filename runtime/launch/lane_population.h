@@ -26,9 +26,8 @@ class LaneFlight final : public Flight {
  public:
   /// Populations of fewer expressions are encoded on the host sooner.
   static constexpr std::size_t kLeastExpressions = 1024;
-  /// With more rows, evaluation counts more than encoding, and programs of lanes take longer: blocks have room for the
-  /// longest programs and for slots, whether there are any (H200, `sr-jit bench fresh`, 10,000 random trees of 10,860
-  /// rows: kernels take 1.00 ms with encoding, and 0.64 of programs of the host).
+  /// With more rows, evaluation counts more than encoding, and programs of lanes take longer to evaluate: every block
+  /// has room for kLaneSlots values, even if no program uses a slot (docs/history/experiments.md, Lanes).
   static constexpr std::size_t kMostRows = std::size_t{1} << 14;
 
   /// Of the device's memory and of pinned memory, for the population and its results.

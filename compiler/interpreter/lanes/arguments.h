@@ -35,8 +35,9 @@ inline constexpr unsigned kLossesThreads = 256;
 /// tests/runtime/launch/lanes_test.cpp has the worst trees that were found.
 inline constexpr std::uint32_t kLaneSlots = 6;
 
-/// Lanes of an expression: a power of two. A few lanes leave little to wait for where there are many expressions; more
-/// make the longest expression sooner done where there are few.
+/// Lanes of an expression: a power of two up to 32, for which threadsOfBlock() is a warp at least. With many
+/// expressions few lanes idle least; with few expressions more lanes finish the longest one sooner. Measured:
+/// docs/history/experiments.md.
 inline constexpr unsigned kFewLanes = 4, kManyLanes = 8;
 constexpr unsigned lanesOfTree(std::size_t expressions, std::size_t multiprocessors) noexcept {
   return expressions > 128 * multiprocessors ? kFewLanes : kManyLanes;
@@ -98,7 +99,7 @@ constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes
   return (std::size_t{threads / lanes} * treeWords(most_tokens) + blockWords(threads, lanes)) * sizeof(std::uint32_t) +
          sizeof(TreeArguments);
 }
-/// What a block has at most.
+/// The dynamic shared memory of a block, at most.
 inline constexpr std::size_t kMostTreesSharedBytes = std::size_t{64} << 10;
 /// A power of two, as many as that allows.
 constexpr unsigned threadsOfBlock(std::uint32_t most_tokens, unsigned lanes) noexcept {
@@ -106,11 +107,12 @@ constexpr unsigned threadsOfBlock(std::uint32_t most_tokens, unsigned lanes) noe
   while (treesSharedBytes(most_tokens, lanes, threads) > kMostTreesSharedBytes) threads /= 2;
   return threads;
 }
-static_assert(threadsOfBlock(kMostDeviceTokens, kFewLanes) >= kLengthGroups);
+static_assert(threadsOfBlock(kMostDeviceTokens, kFewLanes) >= kLengthGroups &&
+              threadsOfBlock(kMostDeviceTokens, kManyLanes) >= kLengthGroups);
 constexpr std::size_t treesSharedBytes(std::uint32_t most_tokens, unsigned lanes) noexcept {
   return treesSharedBytes(most_tokens, lanes, threadsOfBlock(most_tokens, lanes));
 }
-/// Registers of a thread, at most: as few as let the warps of a multiprocessor hide what they wait for.
+/// Registers of a thread, at most: few enough that a multiprocessor holds warps enough to hide latencies.
 inline constexpr unsigned kTreesRegisters = 64;
 
 /// Of unscaled losses that kernels have (isInKernels()), of ordinary data.
@@ -129,7 +131,7 @@ struct LossArguments {
   bool skips_invalid, rejects_invalid, is_weighted;
 };
 
-static_assert(sizeof(void*) == 8 && std::is_trivially_copyable_v<TreeArguments> &&
-              std::is_trivially_copyable_v<LossArguments>);
+static_assert(sizeof(void*) == 8 && sizeof(TreeArguments) % 8 == 0 && alignof(TreeArguments) <= 16 &&
+              std::is_trivially_copyable_v<TreeArguments> && std::is_trivially_copyable_v<LossArguments>);
 
 }  // namespace srjit

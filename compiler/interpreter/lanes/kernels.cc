@@ -122,8 +122,9 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
     lane.clearSums(e);
     if (lane.isLeader()) arguments.faults[e] = DeviceFault::kSlots;
   }
-  // Both in one word: a block has at most 256 programs, and these 2^19 tokens.
+  // Both in one word: programs above this bit, tokens below.
   constexpr unsigned kProgramShift = 20;
+  static_assert(roomForPrograms(kMostTreesSharedBytes / (2 * sizeof(std::uint32_t)), 256) < 1U << kProgramShift);
   constexpr std::uint32_t kTokens = (1U << kProgramShift) - 1;
   const bool begins_program = lane.isLeader() && lane.length() > 0;
   const std::uint32_t sum = sumBefore(sums, begins_program ? lane.length() | 1U << kProgramShift : 0, total);
@@ -140,7 +141,7 @@ extern "C" __attribute__((nvptx_kernel)) void srjit_encode_trees(TreeArguments g
   lanes.each([&](TreeLane& of) { of.beginProgram(arguments.programs + token); });
   writeTrees(lanes);
 
-  // The last block knows how many there are.
+  // The last block knows how many there are: each has added its programs before it is counted.
   __nvvm_membar_gl();
   if (thread == 0) room[3] = takeRoom(arguments.counts->blocks, std::uint32_t{1});
   __syncthreads();

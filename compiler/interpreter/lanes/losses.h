@@ -1,4 +1,4 @@
-// What a lane does with the sums of an expression.
+// How a thread finishes the loss of an expression.
 #pragma once
 
 #include <cmath>

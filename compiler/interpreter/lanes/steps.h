@@ -1,6 +1,6 @@
-// What the lanes of a group do with an expression: threads of the device, or of the host where a test models them. They
-// need no memory but the words of their block in shared memory. A step of all lanes is done before the next one begins;
-// within a step, no lane reads what another one writes.
+// What the lanes of a group do with an expression: threads of the device, or of the host where a test models them. What
+// a lane tells others is in shared memory, and constants among the numbers of the population, in global memory. A step
+// of all lanes is done before the next one begins; within a step, no lane reads what another one writes.
 #pragma once
 
 #include <algorithm>
@@ -64,6 +64,7 @@ class TreeNodes {
   bool isRead(std::uint32_t i) const { return (nodes_[i] & kUnread) == 0; }
   Op op(std::uint32_t i) const { return static_cast<Op>(subject(i)); }
   OperandPlace place(std::uint32_t i) const { return static_cast<OperandPlace>(nodes_[i] >> kPlaceShift & kPlaceMask); }
+  /// Before its place is set.
   std::uint32_t size(std::uint32_t i) const { return sizes_[i]; }
 
   Operands operands(std::uint32_t i) const {
@@ -124,7 +125,7 @@ class TreeNodes {
     std::uint32_t size = plan->tokens;
     for (unsigned k = 0; k < plan->stack_count; ++k) {
       const std::uint32_t operand = operands[plan->stack[k]];
-      if (isOperator(operand)) size += sizes_[operand];  // others are among the operator's tokens
+      if (isOnStack(place(operand))) size += sizes_[operand];  // others are among the operator's tokens
     }
     sizes_[i] = size;
     nodes_[i] = begin(i) | static_cast<std::uint32_t>(op) << kSubjectShift |
@@ -247,8 +248,8 @@ class TreeLane {
     for (std::uint32_t l = 0; l < lane_; ++l) values += is_prefix ? 0 - shared_.sums[l] : shared_.sums[l];
     std::uint32_t found = kNothing;
     for (std::uint32_t i = first_; i < last_ && found == kNothing; ++i) {
-      const std::uint32_t word = shared_.words[i], arity = word & kArityMask;
-      if (word > kArityMask) {
+      const std::uint32_t word = shared_.words[i], arity = word & kLowByte;
+      if (word > kLowByte) {
         found = i << kFaultShift | word >> kFaultShift;
       } else if (!is_prefix && static_cast<std::int32_t>(values) < static_cast<std::int32_t>(arity)) {
         found = i << kFaultShift | static_cast<std::uint32_t>(DeviceFault::kOperands);
@@ -270,7 +271,7 @@ class TreeLane {
     const bool is_prefix = arguments_.notation == Notation::kPrefix;
     if (found != kNothing) {
       const std::uint32_t tokens = (found >> kFaultShift) + 1;
-      fault = static_cast<DeviceFault>(found & kArityMask);
+      fault = static_cast<DeviceFault>(found & kLowByte);
       if (fault == DeviceFault::kNone && extent_.is_exact && tokens < most_) fault = DeviceFault::kRest;
       return fault == DeviceFault::kNone ? tokens : 0;
     }
@@ -308,14 +309,16 @@ class TreeLane {
   /// Of the program; 0 if slots are missing, or there is no expression.
   std::uint32_t length() const { return shared_.words[2 * arguments_.most_tokens + kLaneSlots]; }
 
-  // Steps that write the program. Operators that are allowed have handlers, and need no more registers than there are.
+  // Steps that write the program. Operators that are allowed, and the multiply-adds that are made of them, have
+  // handlers in every family, and setOperator() has moved operands to slots until there are registers enough.
 
   [[gnu::always_inline]] void beginProgram(DeviceToken* to) {
     program_ = to;
     can_go_on_ = false;
     if (length() == 0) return nodes_.take(0, 0, 0);
     const std::uint32_t root = nodes_.root();
-    next_ = root - (root - lane_) % arguments_.lanes;  // modulo 2^32, so of a lane past the root, too
+    // The last token of this lane. A lane past the root gets a number beyond all tokens.
+    next_ = root - ((root - lane_) & (arguments_.lanes - 1));
     if (!isLeader()) return;
     const HandlerNumbers& table = arguments_.handlers;
     to[length() - 1] = DeviceToken::of(table.find(Handler::Kind::kEnd, 1), 0, expression_);
@@ -340,7 +343,7 @@ class TreeLane {
     const OperandPlan* const plan = writing.putOperator(next_, operands, height);
     for (unsigned k = plan->stack_count; k-- > 0;) {
       const std::uint32_t operand = operands[plan->stack[k]];
-      if (nodes_.isOperator(operand)) {
+      if (isOnStack(nodes_.place(operand))) {
         const std::uint32_t size = nodes_.size(operand);
         nodes_.setPlace(operand, static_cast<std::uint32_t>(writing.first() - program_), height + k);
         writing.skip(size);
@@ -367,7 +370,7 @@ class TreeLane {
   }
 
  private:
-  static constexpr std::uint32_t kFaultShift = 8, kArityMask = 0xff, kNothing = ~0U;
+  static constexpr std::uint32_t kFaultShift = 8, kLowByte = 0xff, kNothing = ~0U;
 
   /// Where the tokens of an expression may be.
   struct Extent {

@@ -35,8 +35,8 @@ TEST(LanesPtx, HasBothKernelsAndNeedsNothingElse) {
     const Result<KernelImage> cubin = assemble(*ptx, "sm_90");
     ASSERT_TRUE(cubin.ok()) << cubin.error().message;
     for (const KernelFacts& kernel : cubin->kernels) {
-      EXPECT_LE(kernel.spill_store_bytes, 8u) << kernel.name << ": what the bound of registers costs";
-      EXPECT_LE(kernel.registers, kTreesRegisters) << kernel.name;
+      EXPECT_LE(kernel.spill_store_bytes, 8u) << kernel.name << ": spills under kTreesRegisters";
+      EXPECT_LE(kernel.registers, kernel.name == kTreesKernel ? kTreesRegisters : 64) << kernel.name;
     }
   }
 }

@@ -36,13 +36,20 @@ class BlockLanes {
 void encodeBlock(const TreeArguments& arguments, std::uint32_t block) {
   const std::uint32_t threads = threadsOfBlock(arguments.most_tokens, arguments.lanes);
   const std::uint32_t groups = threads / arguments.lanes, first = block * groups;
-  const std::size_t pitch = treeWords(arguments.most_tokens);
-  std::vector<std::uint32_t> words(groups * pitch, 0xdeadbeef), sums(threads), faults(threads);
+  requireOfModel(std::has_single_bit(arguments.lanes) && arguments.lanes <= 32 && threads >= kLengthGroups,
+                 "{} lanes in blocks of {} threads", arguments.lanes, threads);
+  // Of each group, so that sanitizers see what goes beyond.
+  std::vector<std::vector<std::uint32_t>> words(groups), sums(groups), faults(groups);
+  for (std::uint32_t group = 0; group < groups; ++group) {
+    words[group].assign(treeWords(arguments.most_tokens), 0xdeadbeef);
+    sums[group].resize(arguments.lanes);
+    faults[group].resize(arguments.lanes);
+  }
   std::vector<TreeLane> all;
   for (std::uint32_t t = 0; t < threads; ++t) {
     const std::uint32_t group = t / arguments.lanes, lane = t % arguments.lanes;
     all.emplace_back(arguments, group, lane,
-                     TreeLane::Shared{&words[group * pitch], &sums[t - lane], &faults[t - lane]});
+                     TreeLane::Shared{words[group].data(), sums[group].data(), faults[group].data()});
   }
   BlockLanes lanes(all);
   checkTrees(lanes, first);

@@ -211,7 +211,7 @@ TEST_P(LaneModes, ProgramsHaveTheBitsOfTrees) {
     std::size_t count;
     unsigned lanes;
   } populations[] = {
-      {40, 3'000, kFewLanes}, {250, 300, kFewLanes}, {250, 300, kManyLanes}, {60, 300, 1}, {60, 300, 32}};
+      {40, 3'000, kFewLanes}, {250, 300, kFewLanes}, {250, 300, kManyLanes}, {60, 300, 2}, {60, 300, 32}};
   for (const auto& [most, count, lanes] : populations) {
     const std::vector<Expression> expressions = someExpressions(count, 5, most);
     Launch launch(table, kMostDeviceTokens, notation);
@@ -223,7 +223,7 @@ TEST_P(LaneModes, ProgramsHaveTheBitsOfTrees) {
   }
 }
 
-TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocksAndOnTheNumberOfLanes) {
+TEST(Lanes, ProgramsDoNotDependOnTheOrderOfBlocksOrOnTheNumberOfLanes) {
   const HandlerTable table = tableOf(Precision::kF32, Math::kPrecise);
   Launch one(table, 64), other(table, 64);
   for (const Expression& expression : someExpressions(2'000, 6, 60)) {
