@@ -146,6 +146,9 @@ def test_a_cpu_engine_refuses_memory_of_a_gpu():
     class OnDevice:
         __cuda_array_interface__ = {"shape": (2, 2), "typestr": "<f4", "data": (256, False), "version": 3}
 
+        def __len__(self):
+            return 2
+
     engine = srjit.Engine("cpu")
     with pytest.raises(srjit.Error, match="GPU") as problem:
         engine.upload(OnDevice())
