@@ -1,6 +1,7 @@
 #include "tests/gpu_model/lanes/models.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 #include <vector>
