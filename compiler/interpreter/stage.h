@@ -6,9 +6,9 @@
 // is stored in the order of its reads: 16 bytes of lane 0, of lane 1, ..., so that there are no bank conflicts.
 //
 // Where all tokens of the block do not fit into the windows of its warps, each warp has its own copy of its team's
-// tokens, `window` at a time, so that no warp waits for another.
-// The first of the two tokens after them is then kNextWindow, unless no more follow; its argument is the number of the
-// next token, and the argument of the second is the end of the team's tokens.
+// tokens, `window` at a time, so that no warp waits for another. The first of the two tokens after them is then
+// kNextWindow, unless no more follow; its argument is the number of the next token, and the argument of the second is
+// the end of the team's tokens.
 #pragma once
 
 #include <memory>

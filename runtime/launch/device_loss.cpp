@@ -18,7 +18,7 @@
 namespace srjit {
 namespace {
 
-/// Tokens of a warp that has a window, with the two behind it.
+/// Tokens of a warp's window and the two behind it, at least.
 constexpr std::size_t kLeastWindow = 4;
 
 /// Expressions of a part that is not divided further.

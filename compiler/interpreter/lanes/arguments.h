@@ -1,9 +1,9 @@
 // The kernels that encode a population in a GPU's memory (ir/population.h), and that finish its losses. The host takes
 // no part: programs get their places by atomic additions, and the interpreter runs them in the order of these.
 //
-// Kernel `srjit_encode_trees`: TreeArguments. An expression has a group of adjacent lanes of a warp
-// (steps.h); blocks of threadsOfBlock() threads, a grid in x only, dynamic shared memory of treesSharedBytes().
-// `counts` are 0 before. A block
+// Kernel `srjit_encode_trees`: TreeArguments. An expression has a group of adjacent lanes of a warp (steps.h). Blocks
+// of threadsOfBlock() threads, a grid in x only, dynamic shared memory of treesSharedBytes(). `counts` are 0 before. A
+// block
 //
 //   checks     each lane a part of its expression's tokens, then where the first fault or the end is
 //   sorts      expressions by length, so that the groups of a warp take as many steps
